@@ -139,7 +139,8 @@ class JobState(msgspec.Struct, kw_only=True):
     declared_in: str | None
 
 
-#: A job in a request: only what it runs is required; `state` and `warnings` are ignored.
+#: A job in a request: only what it runs is required; `state`, `warnings` and `cancelled` are
+#: ignored.
 JobBody: Any = msgspec.defstruct(
     "JobBody",
     [
@@ -150,11 +151,13 @@ JobBody: Any = msgspec.defstruct(
         (FRESH_PROCESS, bool | None, None),
         ("state", dict[str, Any] | None, None),
         ("warnings", list[str] | None, None),
+        ("cancelled", int | None, None),
     ],
     kw_only=True,
 )
-#: A job in an answer, with every field. `warnings` name what looks wrong with a job that was
-#: just saved; other answers leave them out.
+#: A job in an answer, with every field. Of a job that was just saved, `warnings` name what looks
+#: wrong, and `cancelled` is how many planned runs that has cancelled: a new schedule those still to
+#: come that it does not have, a stop all; without any it is left out. Other answers have neither.
 JobAnswer: Any = msgspec.defstruct(
     "Job",
     [
@@ -162,6 +165,7 @@ JobAnswer: Any = msgspec.defstruct(
         *((key, kind) for key, kind, _ in _Groups),
         ("state", JobState),
         ("warnings", list[str] | msgspec.UnsetType, msgspec.UNSET),
+        ("cancelled", int | msgspec.UnsetType, msgspec.UNSET),
     ],
     kw_only=True,
 )

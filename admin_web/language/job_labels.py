@@ -29,6 +29,13 @@ class Option:
     when: LazyString
 
 
+def with_cancelled(words: str, cancelled: int) -> str:
+    """Return what was done to jobs, and how many of their planned runs that cancelled."""
+    if not cancelled:
+        return words
+    return str(gettext("%(words)s; planned runs cancelled: %(n)s", words=words, n=cancelled))
+
+
 def choices(options: Mapping[Any, Option]) -> list[tuple[str, LazyString]]:
     """Return the choices of a field with these options: pairs of value and name."""
     return [(str(value), option.name) for value, option in options.items()]

@@ -39,7 +39,8 @@ class Work:
     """A bulk action on the objects with these ids, and its progress.
 
     `key` is that of the form that started it. `is_all` is False if more objects match. `undone` is
-    the time of the action that this one undoes, if it does.
+    the time of the action that this one undoes, if it does. `cancelled` is how many planned runs it
+    has cancelled.
     """
 
     key: str
@@ -51,6 +52,7 @@ class Work:
     is_all: bool = True
     undone: range = range(0)
     counts: Counts = field(default_factory=Counts)
+    cancelled: int = 0
     problems: tuple[Problem, ...] = ()
     state: WorkState = WorkState.RUNNING
 
@@ -118,7 +120,7 @@ class BulkWork:
         known = self.find(key, visitor.user_id)
         if known is None:
             return False
-        fresh = replace(known, counts=Counts(), problems=(), state=WorkState.RUNNING)
+        fresh = replace(known, counts=Counts(), problems=(), cancelled=0, state=WorkState.RUNNING)
         return self.start(fresh, visitor.actor)
 
     def add_done(self, work: Work) -> None:
@@ -172,7 +174,8 @@ class BulkWork:
         with self._lock:
             work = self._known[key]
             problems = (*work.problems, *part.problems)[:REASONS]
-            self._keep(replace(work, counts=work.counts + part.counts, problems=problems))
+            counts, cancelled = work.counts + part.counts, work.cancelled + part.cancelled
+            self._keep(replace(work, counts=counts, problems=problems, cancelled=cancelled))
 
     def _end(self, key: str, state: WorkState) -> None:
         with self._lock:

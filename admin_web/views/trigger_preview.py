@@ -45,7 +45,8 @@ FIRES = 10
 class Preview:
     """A schedule in words and its first times, or what is wrong with it.
 
-    `hint` says which part is easily misread, `clock_notes` what the next clock changes do.
+    `hint` says which part is easily misread, `clock_notes` what the next clock changes do,
+    `cancelled` how many planned runs saving cancels.
     """
 
     words: str = ""
@@ -54,6 +55,7 @@ class Preview:
     fires: tuple[int, ...] = ()
     zone: str = ""
     wrong: str = ""
+    cancelled: int = 0
 
     @property
     def shifts(self) -> dict[int, str]:

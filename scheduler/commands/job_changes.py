@@ -1,7 +1,8 @@
 """Creates, edits, starts, stops and deletes jobs and their links, in the caller's transaction."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 
 from sqlalchemy.orm import Session
@@ -18,9 +19,8 @@ from warren.scheduler.commands.job_edits import (
     edit_of,
     is_to_start,
     state_of,
-    words_of,
 )
-from warren.scheduler.commands.schedule_changes import ScheduleChanges
+from warren.scheduler.commands.schedule_changes import ScheduleChanges, ToCome, starts_anew
 from warren.scheduler.commands.scripts import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
@@ -31,6 +31,7 @@ from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.limits.locks import count_going
 from warren.scheduler.problems import Code, Problem, explanation
+from warren.scheduler.schedules.registry import FixedRate
 from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
 from warren.sql.backfill_status import BackfillState
@@ -170,13 +171,14 @@ class JobChanges:
         for edit in edits:
             if edit.restarts:
                 self._check_start(session, edit, now_ms)
-        off = [edit for edit in edits if edit.spec.enabled is False]
-        stopped = self._schedules.to_stop(session, {edit.job: edit.reschedules for edit in off})
+        edits = self._counted(edits, self._to_come(session, edits, now_ms).counts)
+        off = [edit.job for edit in edits if edit.spec.enabled is False]
+        stopped = self._schedules.to_stop(session, off)
         starting = {edit.job.id for edit in edits if edit.starts}
         for edit in edits:
             if edit.starts:
                 self._check_start(session, edit, now_ms)
-        return [applied(edit, state_of(edit.job.id, stopped, starting)) for edit in edits]
+        return _all_applied(edits, stopped, starting)
 
     def change(
         self, session: Session, wanted: Sequence[tuple[int, JobSpec]], now_ms: int
@@ -196,7 +198,7 @@ class JobChanges:
         edits = self._edit(session, these, now_ms)
         stopped, started = self._switch(session, these, now_ms)
         due_jobs.write(session, locked.values())
-        return [applied(edit, state_of(edit.job.id, stopped, started)) for edit in edits]
+        return _all_applied(edits, stopped, started)
 
     def follow_rules(
         self, session: Session, wanted: Mapping[int, str], now_ms: int
@@ -213,8 +215,8 @@ class JobChanges:
         due_jobs.write(session, locked.values())
         return [edit.words for edit in edits]
 
-    def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
-        """Change a locked job, including its name; return a line for each change.
+    def edit(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> Edit:
+        """Change a locked job, including its name; return what changed.
 
         Raises:
             Problem: the job is enabled and could never fire again, or its script would change
@@ -223,11 +225,12 @@ class JobChanges:
         """
         [edit] = self._edit(session, [(job, spec)], now_ms)
         session.flush()
-        return edit.words
+        return edit
 
-    def switch(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> tuple[str, ...]:
-        """Start or stop a locked job as the spec says; return a line if that changed it."""
-        return words_of(state_of(job.id, *self._switch(session, [(job, spec)], now_ms)))
+    def switch(self, session: Session, edit: Edit, now_ms: int) -> Applied:
+        """Start or stop an edited job as its spec says; return the result of both."""
+        stopped, started = self._switch(session, [(edit.job, edit.spec)], now_ms)
+        return _all_applied([edit], stopped, started)[0]
 
     def rename_in_flows(
         self, session: Session, job: Job, old_name: str, app: str, now_ms: int
@@ -249,11 +252,14 @@ class JobChanges:
                 session, Action.JOB_UPDATE, flow, now_ms, before=before, after={"flow": flow.flow}
             )
 
-    def delete(self, session: Session, job: Job, now_ms: int) -> None:
-        """Delete a locked job; its runs are kept, those still planned are cancelled."""
+    def delete(self, session: Session, job: Job, now_ms: int) -> int:
+        """Delete a locked job; its runs are kept, those still planned are cancelled.
+
+        Returns how many it cancelled.
+        """
         before = record_of(session, job, child_links.children_of(session, job.id))
         self._note(session, Action.JOB_DELETE, job, now_ms, before=before)
-        self._schedules.stop(session, job, now_ms)
+        stopped = self._schedules.stop(session, job, now_ms)
         for backfill in backfills.lock_of_job(session, job.id):
             end(backfill, BackfillState.CANCELLED, Why.DELETED_BY(who=self._who))
         cancelled = transitions.cancel(
@@ -276,6 +282,7 @@ class JobChanges:
         preferences.forget_job(session, job.id)
         session.delete(job)
         session.flush()
+        return cancelled.get(job.id, 0) + (stopped.cancelled if stopped else 0)
 
     def _edit(
         self,
@@ -290,6 +297,8 @@ class JobChanges:
             edits = [self._edit_of(job, spec, moves=moves) for job, spec in wanted]
             real = [edit for edit in edits if edit.words]
             before = [record_of_fields(session, edit.job, edit.fields) for edit in real]
+            changed = [edit.job for edit in real if _makes_anew(edit)]
+            zones = self._schedules.zones(session, changed)
             for edit in real:
                 apply_script(session, edit.job, edit.spec, who=self._who, now_ms=now_ms)
             rescheduled = {
@@ -297,27 +306,28 @@ class JobChanges:
                 for edit in real
                 if edit.reschedules
             }
-            kept = {
-                run_id: due_ms
-                for edit in real
-                if edit.reschedules and edit.restarts
-                for run_id, due_ms in self._schedules.kept_runs(
-                    session, edit.job, edit.spec, now_ms
-                ).items()
-            }
-            self._schedules.settle_old(session, rescheduled, now_ms, kept)
+            to_come = self._to_come(session, real, now_ms)
+            cancelled = self._schedules.settle_old(session, rescheduled, to_come, now_ms)
             for edit, record in zip(real, before, strict=True):
                 self._carry_out(session, edit, record, now_ms)
-            other_policies = [edit.job for edit in real if edit.changes_policy_only]
-            self._schedules.record_policies(session, other_policies, now_ms)
+            alike = [edit.job for edit in real if edit.is_to_record]
+            self._schedules.record_texts(session, alike, now_ms)
             expecting = [edit.job.id for edit in real if _is_watched_anew(edit)]
             watches.look_soon(session, expecting, since_ms=now_ms)
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
-            self._make_anew(session, real)
+            self._make_anew(session, changed, zones)
             self._count_going(session, real, now_ms)
-        return edits
+        return self._counted(edits, cancelled)
+
+    def _to_come(self, session: Session, edits: Iterable[Edit], now_ms: int) -> ToCome:
+        """Return what becomes of planned runs that are not due yet."""
+        replanned = {edit.job: edit.spec for edit in edits if edit.is_replanned}
+        return self._schedules.to_come(session, replanned, now_ms)
+
+    def _counted(self, edits: Iterable[Edit], cancelled: Mapping[int, int]) -> list[Edit]:
+        return [replace(edit, cancelled=cancelled.get(edit.job.id, 0)) for edit in edits]
 
     def _count_going(self, session: Session, edits: Sequence[Edit], now_ms: int) -> None:
         """Have runs that are going hold what their edited jobs take now."""
@@ -331,14 +341,12 @@ class JobChanges:
             planned_runs.lock_due(session, [job.id for job in taking], now_ms=now_ms)
             count_going(session, taking, now_ms=now_ms)
 
-    def _make_anew(self, session: Session, edits: Sequence[Edit]) -> None:
-        """Give planned runs of the schedule the dates and params that their jobs make now."""
-        changed = {
-            edit.job.id: edit.job
-            for edit in edits
-            if edit.job.param_template
-            or any(field.kind.group == "run_date" for field in edit.fields)
-        }
+    def _make_anew(self, session: Session, jobs_: Sequence[Job], zones: Mapping[int, str]) -> None:
+        """Give planned runs of the schedule the dates and params that their jobs make now.
+
+        They were planned in these zones, by job.
+        """
+        changed = {job.id: job for job in jobs_}
         if not changed:
             return
         apps = app_names_for(session, changed.values())
@@ -351,7 +359,7 @@ class JobChanges:
                 kind=Kind.SCHEDULE,
                 scheduled_at=tick,
                 due_at=tick,
-                zone=self._schedules.zone(session, job.timezone),
+                zone=zones[job_id],
                 app=apps.get(job.app_id, ""),
                 calendars=calendars,
             )
@@ -370,7 +378,8 @@ class JobChanges:
         """Return the watermark with which an edited job's schedule would start."""
         with _naming(edit.spec):
             after_ms = max(edit.job.last_tick_at, now_ms)
-            return self._schedules.check_start(session, edit.spec, after_ms)[0]
+            anchor_ms = _anchor_of(edit)
+            return self._schedules.check_start(session, edit.spec, after_ms, anchor_ms)[0]
 
     def _old_until(self, session: Session, edit: Edit, now_ms: int) -> int:
         """Return the instant up to which an edited job follows its old schedule."""
@@ -379,7 +388,7 @@ class JobChanges:
     def _carry_out(
         self, session: Session, edit: Edit, before: Mapping[str, object], now_ms: int
     ) -> None:
-        job = edit.job
+        job, anchor_ms = edit.job, _anchor_of(edit)
         for name, value in columns_of(edit.spec, edit.fields).items():
             setattr(job, name, value)
         job.update_time = at(now_ms)
@@ -389,12 +398,15 @@ class JobChanges:
         self._note(session, Action.JOB_UPDATE, job, now_ms, before=before, after=after)
         if edit.restarts:
             with _naming(edit.spec):
-                self._schedules.start_new(session, job, now_ms)
+                self._schedules.start_new(session, job, now_ms, anchor_ms)
 
     def _switch(
         self, session: Session, wanted: Sequence[tuple[Job, JobSpec]], now_ms: int
-    ) -> tuple[set[int], set[int]]:
-        """Stop and start locked jobs as the specs say; return the ids of both."""
+    ) -> tuple[dict[int, int], set[int]]:
+        """Stop and start locked jobs as the specs say; return the ids of both.
+
+        Of those that stop, also how many planned runs that cancels.
+        """
         off = [job for job, spec in wanted if spec.enabled is False]
         on = [(job, spec) for job, spec in wanted if is_to_start(job, spec)]
         stopped = self._schedules.stop_all(session, off, now_ms)
@@ -421,10 +433,31 @@ def _naming(spec: JobSpec) -> Iterator[None]:
         raise problem.about(app=spec.app, job=spec.name) from None
 
 
+def _all_applied(
+    edits: Iterable[Edit], stopped: Mapping[int, int], started: Container[int]
+) -> list[Applied]:
+    return [
+        applied(edit, state_of(edit.job.id, stopped, started), stopped.get(edit.job.id, 0))
+        for edit in edits
+    ]
+
+
+def _anchor_of(edit: Edit) -> int:
+    """Return a tick of a fixed rate that goes on in its rhythm; 0 if the schedule starts anew."""
+    is_rate = edit.spec.schedule_kind == FixedRate.kind and edit.job.is_enabled == 1
+    return edit.job.next_tick_at if is_rate and not starts_anew(edit.job, edit.spec) else 0
+
+
 def _is_watched_anew(edit: Edit) -> bool:
     """Whether an edit changes a job's expectations or its due times."""
     changes = edit.reschedules or any(field.name in ("expect", "timezone") for field in edit.fields)
     return changes and bool(edit.job.expect or any(field.name == "expect" for field in edit.fields))
+
+
+def _makes_anew(edit: Edit) -> bool:
+    """Whether an edit may change what the runs of a job are made of, apart from its columns."""
+    dates = any(field.kind.group == "run_date" for field in edit.fields)
+    return dates or bool(edit.job.param_template or edit.spec.param_template)
 
 
 def _payload(job: Job) -> planned_runs.Payload:

@@ -3,7 +3,7 @@
 `Applied` is what callers learn of it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,7 +17,7 @@ from warren.scheduler.jobs.script_cache import normal_source
 from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, changed
 from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
 from warren.scheduler.schedules.options import NEWEST_RULE, ScheduleOptions
-from warren.scheduler.schedules.registry import ZONED_KINDS
+from warren.scheduler.schedules.registry import ZONED_KINDS, means_the_same
 from warren.sql.models import Job
 
 _SCHEDULE = frozenset({"schedule_kind", "schedule_value", "schedule_options"})
@@ -33,8 +33,10 @@ class Edit:
     Attributes:
         words: a line for each change of a field or of the script; empty = none changes.
         diff: the lines of a unified diff of the script.
+        reschedules: whether the job gets a schedule with other due times.
         clears_stop: whether the reason for which the job has stopped by itself may be gone.
         starts: whether the schedule of a stopped job is to be started.
+        cancelled: how many planned runs it cancels, as the new schedule does not have them.
 
     """
 
@@ -44,13 +46,10 @@ class Edit:
     words: tuple[str, ...]
     changes_script: bool
     diff: tuple[str, ...]
+    reschedules: bool
     clears_stop: bool
     starts: bool
-
-    @property
-    def reschedules(self) -> bool:
-        """Whether the job gets another schedule."""
-        return _reschedules(self.job, self.fields)
+    cancelled: int = 0
 
     @property
     def restarts(self) -> bool:
@@ -58,9 +57,14 @@ class Edit:
         return self.reschedules and self.job.is_enabled == 1 and self.spec.enabled is not False
 
     @property
-    def changes_policy_only(self) -> bool:
-        """Whether late ticks are treated differently, while the schedule stays the same."""
-        return _any_of(_POLICIES, self.fields) and not self.reschedules
+    def is_to_record(self) -> bool:
+        """Whether the due times stay the same, but not the schedule's text or its policies."""
+        return _any_of(_POLICIES | _SCHEDULE, self.fields) and not self.reschedules
+
+    @property
+    def is_replanned(self) -> bool:
+        """Whether what is planned is compared with a new schedule; a stop cancels it anyway."""
+        return self.reschedules and self.spec.enabled is not False
 
 
 def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
@@ -69,7 +73,8 @@ def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
     A schedule that changes follows the newest rule from then on; with `moves`, any does.
     """
     fields = changed(job, spec)
-    if moves or _reschedules(job, fields):
+    reschedules = moves or _reschedules(job, spec, fields)
+    if reschedules:
         spec = spec.by_rule(NEWEST_RULE)
         options = FIELDS["schedule_options"]
         if spec.schedule_options.to_json() != job.schedule_options and options not in fields:
@@ -77,6 +82,7 @@ def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
     else:
         spec = spec.by_rule(ScheduleOptions.from_json(job.schedule_options).rule)
     script = script_change(job, spec)
+    clears_stop = _clears_stop(job, fields, reschedules=reschedules)
     return Edit(
         job,
         spec,
@@ -84,17 +90,18 @@ def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
         differences(job, spec, fields) + script,
         bool(script),
         script_difference(_stored_source(job), _wanted_source(spec)) if script else (),
-        _clears_stop(job, fields),
-        is_to_start(job, spec, fields),
+        reschedules,
+        clears_stop,
+        is_to_start(job, spec, clears_stop=clears_stop),
     )
 
 
-def is_to_start(job: Job, spec: JobSpec, changing: Sequence[Field] = ()) -> bool:
-    """Whether a spec starts a job, of which these fields are still to be changed.
+def is_to_start(job: Job, spec: JobSpec, *, clears_stop: bool = False) -> bool:
+    """Whether a spec starts a job, of which an edit may still clear the reason for its stop.
 
     A schedule that ended stays ended until it is changed, so applying twice is harmless.
     """
-    is_free = may_start(job) or _clears_stop(job, changing)
+    is_free = may_start(job) or clears_stop
     return bool(spec.enabled) and job.is_enabled == 0 and is_free
 
 
@@ -113,20 +120,27 @@ def is_as_described(job: Job, spec: JobSpec) -> bool:
     return not is_enabled and is_by_person(job)
 
 
-def _clears_stop(job: Job, changing: Sequence[Field]) -> bool:
+def _clears_stop(job: Job, changing: Sequence[Field], *, reschedules: bool) -> bool:
     """Whether one of these fields may have made a job stop by itself.
 
     A policy may, if it is not known; but a schedule that has ended has ended with any.
     """
     may_be_policy = _any_of(_MISFIRE, changing) and not is_over(job)
-    return may_be_policy or _reschedules(job, changing)
+    return may_be_policy or reschedules
 
 
-def _reschedules(job: Job, changing: Sequence[Field]) -> bool:
-    """Whether these fields change when the job is due; only some kinds depend on the time zone."""
+def _reschedules(job: Job, spec: JobSpec, changing: Sequence[Field]) -> bool:
+    """Whether these fields change when the job is due; only some kinds depend on the time zone.
+
+    A value that is only written differently changes nothing.
+    """
     depends = job.schedule_kind in ZONED_KINDS or bool(job.schedule_options)
-    is_in_zone = depends and _any_of(_TIMEZONE, changing)
-    return is_in_zone or _any_of(_SCHEDULE, changing)
+    if depends and _any_of(_TIMEZONE, changing):
+        return True
+    names = _SCHEDULE.intersection(field.name for field in changing)
+    if names != {"schedule_value"}:
+        return bool(names)
+    return not means_the_same(job.schedule_kind, job.schedule_value or "", spec.schedule_value)
 
 
 def _any_of(names: AbstractSet[str], fields: Sequence[Field]) -> bool:
@@ -156,33 +170,46 @@ class ChangeAction(StrEnum):
 class Applied:
     """The result for one job.
 
-    `details` has a line for each changed field, `diff` the lines of a unified diff of the script.
+    `details` has a line for each changed field, `diff` the lines of a unified diff of the script,
+    `cancelled` how many planned runs it cancels.
     """
 
     action: ChangeAction
     details: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
+    cancelled: int = 0
 
 
 CREATED, UNCHANGED = Applied(ChangeAction.CREATE), Applied(ChangeAction.UNCHANGED)
 
 
-def state_of(
-    job_id: int, stopped: AbstractSet[int], started: AbstractSet[int]
-) -> ChangeAction | None:
+def state_of(job_id: int, stopped: Container[int], started: Container[int]) -> ChangeAction | None:
     """Return whether a job is among those stopped or started, by id; None = neither."""
     if job_id in stopped:
         return ChangeAction.STOP
     return ChangeAction.START if job_id in started else None
 
 
-def words_of(state: ChangeAction | None) -> tuple[str, ...]:
-    """Return a line about a start or stop; none without one."""
-    return (f"state: {state}",) if state else ()
+def stop_words(cancelled: int) -> tuple[str, ...]:
+    """Return a line about the planned runs that a stop cancels; none without any."""
+    return (f"cancelled: {planned(cancelled)}, as the job stops",) if cancelled else ()
 
 
-def applied(edit: Edit, state: ChangeAction | None) -> Applied:
-    """Return the result of an edit, and of the start or stop that went with it."""
+def planned(number: int) -> str:
+    """Return a number of planned runs in words."""
+    return f"{number} planned run{'' if number == 1 else 's'}"
+
+
+def applied(edit: Edit, state: ChangeAction | None, cancelled: int = 0) -> Applied:
+    """Return the result of an edit, and of the start or stop that went with it.
+
+    `cancelled` is how many planned runs the stop cancels.
+    """
+    more = stop_words(cancelled)
+    if edit.cancelled:
+        more = (f"cancelled: {planned(edit.cancelled)} that the new schedule does not have", *more)
+    cancelled += edit.cancelled
     if edit.words:
-        return Applied(ChangeAction.UPDATE, (*edit.words, *words_of(state)), edit.diff)
-    return Applied(state) if state else UNCHANGED
+        details = (*edit.words, *((f"state: {state}",) if state else ()), *more)
+        return Applied(ChangeAction.UPDATE, details, edit.diff, cancelled)
+    return Applied(state, more, (), cancelled) if state else UNCHANGED

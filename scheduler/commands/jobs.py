@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from typing import TypeVar
 
 from sqlalchemy.orm import Session
 
@@ -10,8 +11,9 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
+from warren.scheduler.commands.job_edits import Applied, ChangeAction
 from warren.scheduler.commands.new_jobs import NewJobs
-from warren.scheduler.commands.schedule_changes import ScheduleChanges
+from warren.scheduler.commands.schedule_changes import ScheduleChanges, Stopped
 from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.jobs.param_templates import calendar_names
@@ -23,12 +25,15 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.clock_changes import ChangedTimes, changed_by_rule
 from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.registry import RULED_FROM_KINDS, RULED_KINDS, written
 from warren.sql.batch import chunks
 from warren.sql.jobs import child_links, history, job_names, jobs
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import NO_SCHEDULE
 from warren.sql.registry import apps
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +83,8 @@ class JobCommands:
 
     def update(
         self, job_id: int, spec: JobSpec, *, seen: str | None, enabled: bool | None = None
-    ) -> tuple[str, ...]:
-        """Change a job, but not its app; return a line for each change.
+    ) -> Applied:
+        """Change a job, but not its app; return what changed.
 
         Children that the actor may not see are kept.
 
@@ -94,7 +99,7 @@ class JobCommands:
 
         """
 
-        def unit(session: Session) -> tuple[str, ...]:
+        def unit(session: Session) -> Applied:
             child_links.lock(session)
             job, stored, _ = self.read(session, job_id, lock=True)
             _check_seen(stored, seen)
@@ -102,17 +107,42 @@ class JobCommands:
             self._check(session, wanted, job.app_id, job)
             now_ms = self._context.now_ms()
             old_name = job.name
-            words = self._changes.edit(session, job, wanted, now_ms)
+            edit = self._changes.edit(session, job, wanted, now_ms)
             if job.name != old_name:
                 self._changes.rename_in_flows(session, job, old_name, stored.app, now_ms)
-            words += self._changes.switch(session, job, wanted, now_ms)
-            linked = self._children.link(session, job.app_id, wanted, now_ms)
-            return (*words, "children") if linked else words
+            done = self._changes.switch(session, edit, now_ms)
+            if self._children.link(session, job.app_id, wanted, now_ms):
+                details = (*done.details, "children")
+                return replace(done, action=ChangeAction.UPDATE, details=details)
+            return done
 
         return self._context.write(Right.OPERATE, unit)
 
-    def delete(self, job_ids: Collection[int], *, seen: str | None = None) -> list[str]:
-        """Delete jobs, all or none; return their names as APP/NAME.
+    def foresee(self, job_id: int, schedule: ScheduleFacts, timezone: str) -> int:
+        """Return how many planned runs of a job another schedule would cancel.
+
+        Raises:
+            Problem: there is no such job, or the schedule cannot be read or never fires.
+
+        """
+
+        def unit(session: Session) -> int:
+            job, stored, _ = self.read(session, job_id)
+            wanted = replace(
+                stored,
+                schedule_kind=schedule.kind,
+                schedule_value=schedule.value,
+                schedule_options=ScheduleOptions.from_json(schedule.options),
+                timezone=timezone,
+                enabled=None,
+            )
+            [foreseen] = self._changes.foresee(session, [(job, wanted)], self._context.now_ms())
+            return foreseen.cancelled
+
+        return self._context.database.read(unit)
+
+    def delete(self, job_ids: Collection[int], *, seen: str | None = None) -> dict[str, int]:
+        """Delete jobs, all or none; return how many planned runs of each that cancels, by APP/NAME.
 
         `seen` is the `fingerprint` that each must still have; None = do not check.
 
@@ -121,7 +151,7 @@ class JobCommands:
 
         """
 
-        def unit(session: Session) -> list[str]:
+        def unit(session: Session) -> dict[str, int]:
             child_links.lock(session)
             to_delete = [
                 self._context.job(session, job_id, lock=True) for job_id in sorted(set(job_ids))
@@ -131,9 +161,10 @@ class JobCommands:
                     _check_seen(self.read(session, job.id)[1], seen)
             self._children.refuse_orphans(KnownJobs(session), {job.id for job in to_delete})
             names = [f"{self._app(session, job).name}/{job.name}" for job in to_delete]
-            for job in to_delete:
-                self._changes.delete(session, job, self._context.now_ms())
-            return names
+            cancelled = [
+                self._changes.delete(session, job, self._context.now_ms()) for job in to_delete
+            ]
+            return dict(zip(names, cancelled, strict=True))
 
         return self._context.write(Right.OPERATE, unit)
 
@@ -146,8 +177,8 @@ class JobCommands:
         """
         return self._switch(job_id, Action.JOB_START, self._schedules.start)
 
-    def stop(self, job_id: int) -> bool:
-        """Stop a job's schedule and cancel its planned runs; return False if already stopped.
+    def stop(self, job_id: int) -> Stopped | None:
+        """Stop a job's schedule and cancel its planned runs; return None if already stopped.
 
         Raises:
             Problem: there is no such job.
@@ -252,15 +283,14 @@ class JobCommands:
                 listed.append("/".join(names[child]))
         return job, job_spec(job, app, seen), tuple(hidden)
 
-    def _switch(
-        self, job_id: int, action: Action, act: Callable[[Session, Job, int], bool]
-    ) -> bool:
-        def unit(session: Session) -> bool:
+    def _switch(self, job_id: int, action: Action, act: Callable[[Session, Job, int], T]) -> T:
+        """Act on a job, and note it if `act` returns something true."""
+
+        def unit(session: Session) -> T:
             job, now_ms = self._context.job(session, job_id, lock=True), self._context.now_ms()
-            if not act(session, job, now_ms):
-                return False
-            self._context.note_job(session, action, job, now_ms)
-            return True
+            if done := act(session, job, now_ms):
+                self._context.note_job(session, action, job, now_ms)
+            return done
 
         return self._context.write(Right.OPERATE, unit)
 

@@ -1,13 +1,15 @@
 """Starts, stops and replaces a job's schedule, in the caller's transaction.
 
 Each change first records overdue ticks as skipped, so that no due time is lost between the old
-schedule and the new one, and never moves the watermark back.
+schedule and the new one, and never moves the watermark back. What is planned is up to the
+watermark, so all of it belongs to the old schedule: what is due stays, and of what is still to come
+a new schedule cancels only what it does not have. A stop cancels everything.
 """
 
 import difflib
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
@@ -20,7 +22,7 @@ from warren.scheduler.problems import Code, Problem, explanation, found
 from warren.scheduler.schedules.facts import ScheduleFacts, calendar_of
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.registry import NoSchedule
+from warren.scheduler.schedules.registry import FixedDelay, FixedRate, NoSchedule
 from warren.scheduler.schedules.schedule import Ticks
 from warren.sql.alarms import watches
 from warren.sql.explanation import Explanation
@@ -33,6 +35,32 @@ from warren.sql.runs import planned_runs, ticks, transitions
 
 #: Stopping a job cancels the retries of its schedule's runs too.
 _TICKS_AND_RETRIES = (*BY_SCHEDULE, Kind.RETRY)
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What a stop has done: how many planned runs it has cancelled."""
+
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class ToCome:
+    """What becomes of planned runs that are not due yet when their jobs' schedules change.
+
+    Attributes:
+        cancelled: those whose ticks the new schedules do not have, with the ids of their jobs.
+        moved: of the others, those that are due at another instant from now on.
+
+    """
+
+    cancelled: dict[int, int] = field(default_factory=dict)
+    moved: dict[int, int] = field(default_factory=dict)
+
+    @property
+    def counts(self) -> Counter[int]:
+        """How many runs are cancelled, by the ids of their jobs."""
+        return Counter(self.cancelled.values())
 
 
 class ScheduleChanges:
@@ -59,8 +87,12 @@ class ScheduleChanges:
         _check_soon(session, [job], now_ms)
         return True
 
-    def check_start(self, session: Session, spec: JobSpec, after_ms: int) -> tuple[int, int]:
+    def check_start(
+        self, session: Session, spec: JobSpec, after_ms: int, anchor_ms: int = 0
+    ) -> tuple[int, int]:
         """Return the watermark and first tick that a spec's schedule starts with.
+
+        With `anchor_ms`, it goes on in the rhythm of that tick.
 
         Raises:
             Problem: there is no schedule, or one that never fires again.
@@ -72,6 +104,7 @@ class ScheduleChanges:
             after_ms,
             job=spec.name,
             value=spec.schedule_value,
+            anchor_ms=anchor_ms,
         )
 
     def problems_of(self, session: Session, spec: JobSpec, now_ms: int) -> list[Problem]:
@@ -141,34 +174,48 @@ class ScheduleChanges:
         self.record(session, job, now_ms)
         _check_soon(session, [job], watermark)
 
-    def _begin(self, session: Session, job: Job, now_ms: int) -> None:
+    def _begin(self, session: Session, job: Job, now_ms: int, anchor_ms: int = 0) -> None:
         self.hold(session, [calendar_of(job)])
         schedule = self._schedule(session, job)
         watermark, tick = first_tick(
-            schedule, max(job.last_tick_at, now_ms), job=job.name, value=job.schedule_value
+            schedule,
+            max(job.last_tick_at, now_ms),
+            job=job.name,
+            value=job.schedule_value,
+            anchor_ms=anchor_ms,
         )
         if schedule.waits_for_completion and _is_at_work(session, job.id):
             tick = PARKED_MS
         job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
         job.last_tick_at, job.next_tick_at = watermark, tick
 
-    def stop(self, session: Session, job: Job, now_ms: int) -> bool:
+    def stop(self, session: Session, job: Job, now_ms: int) -> Stopped | None:
         """Stop a locked job's schedule and cancel its planned runs.
 
-        Returns False if there was nothing to stop or cancel.
+        Returns None if there was nothing to stop or cancel.
         """
-        return job.id in self.stop_all(session, [job], now_ms)
+        cancelled = self.stop_all(session, [job], now_ms).get(job.id)
+        return None if cancelled is None else Stopped(cancelled)
 
-    def stop_all(self, session: Session, jobs: Sequence[Job], now_ms: int) -> set[int]:
+    def stop_all(self, session: Session, jobs: Sequence[Job], now_ms: int) -> dict[int, int]:
         """Stop the schedules of locked jobs and cancel their planned runs.
 
-        Returns the ids of the jobs that had something to stop or cancel; a schedule that ended by
-        itself may still have runs that would be retried.
+        Returns how many it cancelled of each job that had something to stop or cancel, by id; a
+        schedule that ended by itself may still have runs that would be retried.
         """
         reason = explanation(Why.STOPPED_BY(who=self._who))
         enabled = [job for job in jobs if job.is_enabled == 1]
         self._decide_overdue(session, dict.fromkeys(enabled, now_ms), now_ms, reason)
-        cancelled = self._cancel(session, jobs, now_ms, reason, _TICKS_AND_RETRIES)
+        with session.no_autoflush:  # otherwise jobs would be written twice
+            cancelled = transitions.cancel(
+                session,
+                [job.id for job in jobs],
+                reason=reason,
+                now_ms=now_ms,
+                kinds=_TICKS_AND_RETRIES,
+                schedule_only=True,
+            )
+            counts.add_cancelled(session, _by_app(jobs, cancelled))
         ended = [job for job in jobs if has_ended(job)]
         for job in enabled:
             job.is_enabled, job.next_tick_at = 0, 0
@@ -177,7 +224,7 @@ class ScheduleChanges:
         for job in ended:
             job.stop_reason, job.stop_why = reason.text, reason.why
         _check_soon(session, jobs, now_ms)
-        return cancelled | {job.id for job in (*enabled, *ended)}
+        return dict.fromkeys((job.id for job in (*enabled, *ended)), 0) | dict(cancelled)
 
     def clear_stop(self, job: Job) -> None:
         """Let a locked job that had stopped by itself be started.
@@ -190,67 +237,66 @@ class ScheduleChanges:
             reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
             job.stop_reason, job.stop_why = reason.text, reason.why
 
-    def to_stop(self, session: Session, jobs: Mapping[Job, bool]) -> set[int]:
-        """Return the ids of the jobs for which `stop_all` would have something to do.
+    def to_stop(self, session: Session, jobs: Sequence[Job]) -> dict[int, int]:
+        """Return what `stop_all` would return, without locks."""
+        ids = [job.id for job in jobs]
+        planned = planned_runs.of_jobs(session, ids, _TICKS_AND_RETRIES, schedule_only=True)
+        stopping = (job.id for job in jobs if job.is_enabled == 1 or has_ended(job))
+        return dict.fromkeys(stopping, 0) | dict(Counter(planned.values()))
 
-        `jobs` says for each whether its schedule changes first, which cancels its planned ticks.
-        """
-        stopping = {job.id for job in jobs if job.is_enabled == 1 or has_ended(job)}
-        for changes, kinds in ((False, _TICKS_AND_RETRIES), (True, (Kind.RETRY,))):
-            ids = [job.id for job, is_changed in jobs.items() if is_changed is changes]
-            planned = planned_runs.of_jobs(session, ids, kinds, schedule_only=True)
-            stopping |= set(planned.values())
-        return stopping
-
-    def kept_runs(self, session: Session, job: Job, spec: JobSpec, now_ms: int) -> dict[int, int]:
-        """Return planned runs that wait for their jitter to end and whose ticks a spec keeps.
-
-        Each has the instant at which it is due by the spec's jitter, and not before now.
-        """
-        old = ScheduleOptions.from_json(job.schedule_options)
-        if not (old.jitter or spec.schedule_options.jitter):
-            return {}
-        ticks = self.read(session, facts_of(spec, self.zone(session, spec.timezone)))
-        with session.no_autoflush:
-            waiting = planned_runs.delayed(session, job.id, after_ms=now_ms)
-        return {
-            run_id: max(now_ms, ticks.due_at(job.id, tick))
-            for run_id, tick in waiting.items()
-            if ticks.next_after(tick - 1, job.next_tick_at) == tick
-        }
+    def to_come(self, session: Session, wanted: Mapping[Job, JobSpec], now_ms: int) -> ToCome:
+        """Return what becomes of what jobs have planned when they get the schedules of specs."""
+        with session.no_autoflush:  # otherwise jobs would be written twice
+            waiting = planned_runs.to_come(session, [job.id for job in wanted], after_ms=now_ms)
+        by_id = {job.id: (job, spec) for job, spec in wanted.items()}
+        result = ToCome()
+        for run in waiting:
+            job, spec = by_id[run.job_id]
+            ticks = self.read(session, facts_of(spec, self.zone(session, spec.timezone)))
+            due_ms = max(now_ms, ticks.due_at(job.id, run.tick))
+            has_it = ticks.next_after(run.tick - 1, run.tick) == run.tick
+            if not has_it or starts_anew(job, spec):
+                result.cancelled[run.id] = job.id
+            elif due_ms != run.due_at:
+                result.moved[run.id] = due_ms
+        return result
 
     def settle_old(
-        self,
-        session: Session,
-        jobs: Mapping[Job, int],
-        now_ms: int,
-        kept: Mapping[int, int] = MappingProxyType({}),
-    ) -> None:
+        self, session: Session, jobs: Mapping[Job, int], to_come: ToCome, now_ms: int
+    ) -> Mapping[int, int]:
         """Skip overdue ticks and cancel planned ones before locked jobs' schedules change.
 
-        `jobs` says for each when the new schedule begins; ticks up to then are skipped. `kept` are
-        runs that stay planned, with the instants at which they are due from now on.
+        `jobs` says for each when the new schedule begins; ticks up to then are skipped. Returns how
+        many runs were cancelled, by job.
         """
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
         enabled = {job: until for job, until in jobs.items() if job.is_enabled == 1}
         self._decide_overdue(session, enabled, now_ms, reason)
-        self._cancel(session, list(jobs), now_ms, reason, BY_SCHEDULE, kept=kept.keys())
         with session.no_autoflush:
-            planned_runs.postpone(session, kept)
+            cancelled = transitions.cancel_these(
+                session, to_come.cancelled, reason=reason, now_ms=now_ms
+            )
+            counts.add_cancelled(session, _by_app(jobs, cancelled))
+            planned_runs.postpone(session, to_come.moved)
+        return cancelled
 
-    def start_new(self, session: Session, job: Job, now_ms: int) -> None:
-        """Start a locked job's new schedule, if the job is enabled."""
+    def start_new(self, session: Session, job: Job, now_ms: int, anchor_ms: int = 0) -> None:
+        """Start a locked job's new schedule, if the job is enabled.
+
+        With `anchor_ms`, it goes on in the rhythm of that tick.
+        """
         if job.is_enabled == 1:
-            job.is_enabled = 0
-            self.start(session, job, now_ms)
+            self._begin(session, job, now_ms, anchor_ms)
+            self.record(session, job, now_ms)
+            _check_soon(session, [job], now_ms)
 
     def record(self, session: Session, job: Job, now_ms: int) -> None:
         """Record the current schedule of a stored job in its history."""
         self._record(session, job, self.zone(session, job.timezone), now_ms)
 
-    def record_policies(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
-        """Record new policies for late ticks of stored jobs, whose time zones stay the same."""
-        zones = self._zones(session, jobs)
+    def record_texts(self, session: Session, jobs: Sequence[Job], now_ms: int) -> None:
+        """Record stored jobs whose schedules have new policies or words, but the same ticks."""
+        zones = self.zones(session, jobs)
         for job in jobs:
             self._record(session, job, zones[job.id], now_ms)
 
@@ -259,7 +305,7 @@ class ScheduleChanges:
             session, job, timezone=zone, by=self._who, now_ms=now_ms, anchor_ms=job.next_tick_at
         )
 
-    def _zones(self, session: Session, jobs: Sequence[Job]) -> dict[int, str]:
+    def zones(self, session: Session, jobs: Sequence[Job]) -> dict[int, str]:
         """Return the zone in which each job's current ticks are due.
 
         It is the recorded one, as schedulers may have started with another one since.
@@ -272,7 +318,7 @@ class ScheduleChanges:
         self, session: Session, until: Mapping[Job, int], now_ms: int, reason: Explanation
     ) -> None:
         """Record the ticks of jobs that were never planned as skipped, each up to an instant."""
-        zones = self._zones(session, list(until))
+        zones = self.zones(session, list(until))
         skips = [
             self._overdue(session, job, zones[job.id], until_ms, now_ms=now_ms, reason=reason)
             for job, until_ms in until.items()
@@ -316,30 +362,6 @@ class ScheduleChanges:
             now_ms=now_ms,
         )
 
-    def _cancel(
-        self,
-        session: Session,
-        jobs: Sequence[Job],
-        now_ms: int,
-        reason: Explanation,
-        kinds: Iterable[Kind],
-        *,
-        kept: Collection[int] = (),
-    ) -> set[int]:
-        """Cancel the planned runs of jobs' schedules; return the ids of jobs that had any."""
-        with session.no_autoflush:  # otherwise jobs would be written twice
-            cancelled = transitions.cancel(
-                session,
-                [job.id for job in jobs],
-                reason=reason,
-                now_ms=now_ms,
-                kinds=kinds,
-                schedule_only=True,
-                kept=kept,
-            )
-            counts.add_cancelled(session, _by_app(jobs, cancelled))
-        return set(cancelled)
-
     def _schedule(self, session: Session, job: Job) -> Ticks:
         zone = self.zone(session, job.timezone)
         return self.read(session, ScheduleFacts.of(job, zone))
@@ -360,8 +382,29 @@ def _by_app(jobs: Iterable[Job], numbers: Mapping[int, int]) -> Counter[int]:
     return sums
 
 
-def first_tick(schedule: Ticks, after_ms: int, *, job: str, value: str | None) -> tuple[int, int]:
+def starts_anew(job: Job, spec: JobSpec) -> bool:
+    """Whether a spec's schedule counts from its start, and not on from the stored one's ticks.
+
+    A fixed rate goes on with the same period and beginning, whatever else narrows or moves its
+    ticks, or in the rhythm of its beginning; the open tick of a fixed delay stays with any delay.
+    """
+    if spec.schedule_kind == FixedDelay.kind:
+        return job.schedule_kind != FixedDelay.kind
+    if spec.schedule_kind != FixedRate.kind:
+        return False
+    wanted, begin = spec.schedule_options, ScheduleOptions.from_json(job.schedule_options).begin
+    if wanted.begin and wanted.rule > 1:
+        return False
+    stored = (job.schedule_kind, job.schedule_value, begin)
+    return stored != (FixedRate.kind, spec.schedule_value, wanted.begin)
+
+
+def first_tick(
+    schedule: Ticks, after_ms: int, *, job: str, value: str | None, anchor_ms: int = 0
+) -> tuple[int, int]:
     """Return the watermark and the first tick of a schedule that starts after an instant.
+
+    With `anchor_ms`, it goes on in the rhythm of that tick.
 
     Raises:
         Problem: there is no schedule, or one that never fires again.
@@ -369,7 +412,10 @@ def first_tick(schedule: Ticks, after_ms: int, *, job: str, value: str | None) -
     """
     if not schedule.fires:
         raise Problem(Code.NO_SCHEDULE, "schedule", job=job)
-    watermark, tick = schedule.start(after_ms)
+    if anchor_ms:
+        watermark, tick = after_ms, schedule.next_after(after_ms, anchor_ms)
+    else:
+        watermark, tick = schedule.start(after_ms)
     if tick is None:
         raise Problem(Code.NEVER_FIRES, "schedule", job=job, schedule=value)
     return watermark, tick

@@ -232,6 +232,11 @@ class CronSchedule(Schedule):
         except Problem:
             return ""
 
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """What decides its ticks, apart from the time zone."""
+        return self.cron.pattern, self.cron.runs_after_gap
+
     def next_after(self, after_ms: int, _anchor_ms: int) -> int | None:
         """Return the first match after this instant."""
         return self.cron.next_after(after_ms)
@@ -268,6 +273,12 @@ class UnixCronSchedule(CronSchedule):
     def newest_rule(cls, _begin: str) -> int:
         """Return the one of the cron daemon."""
         return NEWEST_RULE
+
+    @property
+    def meaning(self) -> tuple[object, ...]:
+        """What decides its ticks by the newest rule, apart from the time zone."""
+        cron = as_the_daemon(self.expression, self.cron)
+        return cron.pattern, cron.runs_after_gap
 
     def by_rule(self, rule: int) -> Self:
         """Return the schedule by a rule."""
@@ -339,6 +350,19 @@ KINDS: Mapping[str, type[Schedule]] = {
         OneTime,
     )
 }
+
+
+def means_the_same(kind: str, value: str, other: str) -> bool:
+    """Whether two values of a kind have the same ticks, in whatever time zone: `0/5` and `*/5`."""
+    try:
+        one, two = (KINDS[kind].read(text, "UTC") for text in (value, other))
+    except (KeyError, Problem):
+        return False
+    if isinstance(one, CronSchedule) and isinstance(two, CronSchedule):
+        return one.meaning == two.meaning
+    return one == two
+
+
 #: The kinds whose next tick is set by the end of a run.
 WAITING_KINDS = frozenset(kind for kind, schedule in KINDS.items() if schedule.waits_for_completion)
 

@@ -58,16 +58,28 @@ def move(session: Session, run_id: int, *, due_ms: int, run_date: date | None) -
     return modify_by_ids(session, Run, [run_id], statement)
 
 
-def delayed(session: Session, job_id: int, *, after_ms: int) -> dict[int, int]:
-    """Return the ticks of a schedule's PLANNED runs that are due after an instant, by run id."""
-    statement = select(Run.id, Run.scheduled_at).where(
-        Run.job_id == job_id,
+class NotDue(NamedTuple):
+    """A PLANNED run of a schedule that is not due yet, and its tick."""
+
+    id: int
+    job_id: int
+    tick: int
+    due_at: int
+
+
+def to_come(session: Session, job_ids: Iterable[int], *, after_ms: int) -> list[NotDue]:
+    """Return the PLANNED runs of jobs' schedules that are due after an instant."""
+    statement = select(Run.id, Run.job_id, Run.scheduled_at, Run.due_at).where(
         Run.status == RunStatus.PLANNED,
         Run.kind == Kind.SCHEDULE,
         Run.origin_id == 0,
         Run.due_at > after_ms,
     )
-    return dict(session.execute(statement).all())
+    return [
+        NotDue(*row)
+        for chunk in chunks(job_ids)
+        for row in session.execute(statement.where(Run.job_id.in_(chunk)))
+    ]
 
 
 def postpone(session: Session, due: Mapping[int, int]) -> None:

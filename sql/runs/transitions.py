@@ -5,7 +5,7 @@ Rows are found by id only, so that no statement locks or waits for rows that it 
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
@@ -252,12 +252,19 @@ def cancel(
     now_ms: int,
     kinds: Iterable[Kind],
     schedule_only: bool,
-    kept: Collection[int] = (),
 ) -> dict[int, int]:
     """Move PLANNED runs of jobs to CANCELLED; return how many by job id.
 
-    With `schedule_only`, runs that people or parents triggered are left alone; so are those `kept`.
+    With `schedule_only`, runs that people or parents triggered are left alone.
     """
+    planned = planned_runs.of_jobs(session, job_ids, kinds, schedule_only=schedule_only)
+    return cancel_these(session, planned, reason=reason, now_ms=now_ms)
+
+
+def cancel_these(
+    session: Session, run_ids: Iterable[int], *, reason: Explanation, now_ms: int
+) -> dict[int, int]:
+    """Move those of these runs that are PLANNED to CANCELLED; return how many by job id."""
     statement = (
         update(Run)
         .where(Run.status.in_(ENTERED_FROM[RunStatus.CANCELLED]))
@@ -269,9 +276,7 @@ def cancel(
             finished_second=at(now_ms),
         )
     )
-    planned = planned_runs.of_jobs(session, job_ids, kinds, schedule_only=schedule_only)
-    wanted = [run_id for run_id in planned if run_id not in kept]
-    held = [run for run in lock(session, wanted) if run.status == RunStatus.PLANNED]
+    held = [run for run in lock(session, run_ids) if run.status == RunStatus.PLANNED]
     modify_by_ids(session, Run, [run.id for run in held], statement)
     return Counter(run.job_id for run in held)
 

@@ -173,13 +173,17 @@ class Executor(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class Change(msgspec.Struct, kw_only=True, frozen=True):
-    """What a job file changes about one app or job; `action` is such as `create` or `update`."""
+    """What a job file changes about one app or job; `action` is such as `create` or `update`.
+
+    `cancelled` is how many planned runs it cancels; `details` say why.
+    """
 
     action: str
     what: str
     name: str
     details: list[str]
     diff: list[str]
+    cancelled: int = 0
 
 
 class JobWarning(msgspec.Struct, kw_only=True, frozen=True):

@@ -117,6 +117,7 @@ def _change_json(change: Change, about: Mapping[str, Sequence[str]]) -> dict[str
         "name": change.name,
         "details": list(change.details),
         "diff": list(change.diff),
+        "cancelled": change.cancelled,
         "warnings": list(about.get(change.name, ())) if change.what == "job" else [],
     }
 

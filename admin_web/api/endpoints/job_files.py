@@ -74,13 +74,17 @@ class JobFileBody(msgspec.Struct, kw_only=True):
 
 
 class ChangeAnswer(msgspec.Struct, kw_only=True):
-    """A change of an app, a calendar, a limit or a job; unchanged ones are left out."""
+    """A change of an app, a calendar, a limit or a job; unchanged ones are left out.
+
+    `cancelled` is how many planned runs it cancels; `details` say why.
+    """
 
     action: ChangeAction
     what: str
     name: str
     details: list[str]
     diff: list[str]
+    cancelled: int
 
 
 class JobWarning(msgspec.Struct, kw_only=True):
@@ -159,6 +163,7 @@ class JobFileEndpoints:
                 name=change.name,
                 details=list(change.details),
                 diff=list(change.diff),
+                cancelled=change.cancelled,
             )
             for change in changes
             if change.action is not ChangeAction.UNCHANGED

@@ -54,9 +54,10 @@ class NextAnswer(msgspec.Struct, kw_only=True):
 
 
 class Switched(msgspec.Struct, kw_only=True):
-    """Whether anything changed."""
+    """Whether anything changed, and how many planned runs a stop has cancelled, if any."""
 
     changed: bool
+    cancelled: int | msgspec.UnsetType = msgspec.UNSET
 
 
 class JobSwitchEndpoints:
@@ -75,9 +76,11 @@ class JobSwitchEndpoints:
 
     @endpoint("POST", f"{JOB}/stop", Scope.OPERATE, Switched)
     def stop(self, call: Call, app: str, name: str) -> Switched:
-        """Stop a job's schedule; runs in progress continue."""
+        """Stop a job's schedule and cancel its planned runs; runs in progress continue."""
         job_id = job_id_of(self._services, call, app, name)
-        return Switched(changed=self._services.commands(call.actor).jobs.stop(job_id))
+        stopped = self._services.commands(call.actor).jobs.stop(job_id)
+        cancelled = stopped.cancelled if stopped else 0
+        return Switched(changed=bool(stopped), cancelled=cancelled or msgspec.UNSET)
 
     @endpoint("GET", f"{JOB}/next", Scope.READ, NextAnswer, query=NextQuery)
     def next(self, call: Call, app: str, name: str) -> NextAnswer:
@@ -276,10 +279,10 @@ class JobEndpoints:
         seen = conditions.check(stored)
         if base is not None:
             seen = conditions.version(base)
-        self._services.commands(call.actor).jobs.update(
+        done = self._services.commands(call.actor).jobs.update(
             job_id, spec, seen=seen, enabled=spec.enabled
         )
-        return self._shown(call, job_id, is_saved=True)
+        return self._shown(call, job_id, is_saved=True, cancelled=done.cancelled)
 
     def _shown(
         self,
@@ -289,6 +292,7 @@ class JobEndpoints:
         status: int | None = None,
         headers: dict[str, str] | None = None,
         is_saved: bool = False,
+        cancelled: int = 0,
     ) -> Reply:
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms())
@@ -298,6 +302,7 @@ class JobEndpoints:
             answer.warnings = self._services.database.read(
                 lambda session: job_warnings(session, spec, now_ms)
             )
+            answer.cancelled = cancelled or msgspec.UNSET
         all_headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
         if not is_saved and conditions.is_not_modified(tag):
             return Reply(status=304, headers=all_headers)

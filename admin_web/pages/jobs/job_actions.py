@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -37,6 +38,8 @@ from warren.sql.registry import apps
 #: The most jobs that one form acts on.
 MAX_JOBS = 200
 
+T = TypeVar("T")
+
 
 class TriggerForm(ConsoleForm):
     """Asks for the parameter and executors of one run."""
@@ -59,7 +62,8 @@ class JobActions:
         """Start jobs' schedules."""
         if bulk.is_about_all():
             return ask_about_all(BulkAction.START)
-        done, wrong = self._each(self._commands.jobs.start, self._chosen())
+        started, wrong = self._each(self._commands.jobs.start, self._chosen())
+        done = len(started)
         flash(gettext("1 job started") if done == 1 else gettext("%(n)s jobs started", n=done))
         return self._back(wrong)
 
@@ -69,8 +73,10 @@ class JobActions:
         if bulk.is_about_all():
             return ask_about_all(BulkAction.STOP)
         began_at, chosen = self._services.now_ms(), self._chosen()
-        done, wrong = self._each(self._commands.jobs.stop, chosen)
+        stopped, wrong = self._each(self._commands.jobs.stop, chosen)
+        done = len(stopped)
         words = gettext("1 job stopped") if done == 1 else gettext("%(n)s jobs stopped", n=done)
+        words = job_labels.with_cancelled(words, sum(job.cancelled for job in stopped if job))
         if done > 1:
             flash(words, f"undo {self._undoable_stop(list(chosen), began_at)}")
         else:
@@ -89,7 +95,7 @@ class JobActions:
             return self._commands.runs.trigger_once(job_id, once=own)
 
         done, wrong = self._each(act, self._chosen())
-        flash(gettext("Runs queued: %(n)s", n=done))
+        flash(gettext("Runs queued: %(n)s", n=len(done)))
         return self._back(wrong)
 
     @route("/jobs/ask-delete", Right.OPERATE)
@@ -106,10 +112,11 @@ class JobActions:
     def delete(self) -> Response:
         """Delete jobs, all or none."""
         try:
-            deleted_names = self._commands.jobs.delete(self._chosen())
+            deleted = self._commands.jobs.delete(self._chosen())
         except Problem as problem:
             return self._back([problem_text(problem)])
-        flash(gettext("Deleted: %(names)s", names=", ".join(deleted_names)))
+        words = gettext("Deleted: %(names)s", names=", ".join(deleted))
+        flash(job_labels.with_cancelled(words, sum(deleted.values())))
         # The page of a deleted job cannot be shown again.
         return redirect(_came_from(url_for("jobs.index")), 303)
 
@@ -196,15 +203,17 @@ class JobActions:
         self._work.add_done(stop)
         return stop.key
 
-    def _each(self, act: Callable[[int], object], job_ids: Iterable[int]) -> tuple[int, list[str]]:
-        """Act on each job; return how many changed, and the problems of the others."""
-        done = 0
+    def _each(self, act: Callable[[int], T], job_ids: Iterable[int]) -> tuple[list[T], list[str]]:
+        """Act on each job; return the results where something changed, and all problems."""
+        done: list[T] = []
         wrong: list[str] = []
         for job_id in job_ids:
             try:
-                done += act(job_id) is not False
+                result = act(job_id)
             except Refused as refused:
                 wrong += map(problem_text, refused.problems)
+            else:
+                done += [result] if result else []
         return done, wrong
 
     def _chosen(self) -> dict[int, str]:

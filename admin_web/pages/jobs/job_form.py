@@ -26,11 +26,12 @@ from warren.broker.messages.values import ScriptLanguage
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
+from warren.scheduler.commands.job_edits import Applied, ChangeAction
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
-from warren.scheduler.problems import Code, ProblemKind, Refused
+from warren.scheduler.problems import Code, Problem, ProblemKind, Refused
 from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.views.job_warnings import HandlerCheck
@@ -122,7 +123,7 @@ class JobFormPages:
         try:
             form.params.check()
             commands = self._services.commands(visitor().actor)
-            words = commands.jobs.update(job_id, spec, seen=form.seen.data or "")
+            done = commands.jobs.update(job_id, spec, seen=form.seen.data or "")
         except Refused as refused:
             if refused.problems[0].code is Code.JOB_CHANGED:
                 form.add_error(str(_CHANGED))
@@ -130,7 +131,7 @@ class JobFormPages:
             else:
                 _show(refused, form)
         else:
-            flash(gettext("Saved.") if words else gettext("Nothing to save."))
+            flash(_saved(done))
             self._warn(spec)
             return redirect(url_for("jobs.show", job_id=job_id), 303)
         return self._form(form, action=action, job_id=job_id), 422
@@ -144,7 +145,7 @@ class JobFormPages:
     @route("/jobs/preview", Right.VIEW)
     def preview(self) -> str:
         """Show a schedule in words with its next times, while it is being typed."""
-        trigger_preview = self._preview(JobForm(request.args))
+        trigger_preview = self._preview(JobForm(request.args), id_argument("job") or 0)
         return render_template("pages/jobs_preview.html", preview=trigger_preview)
 
     def _make(
@@ -218,7 +219,7 @@ class JobFormPages:
             job_id=job_id,
             declared_in=self._declared_in(job_id) if job_id else None,
             origin=origin,
-            preview=self._preview(form),
+            preview=self._preview(form, job_id),
             flow=self._flow_preview(form) if form.is_flow else None,
             weekdays=zip(WEEKDAYS, weekday_names(), strict=True),
             handlers=self._services.database.read(self._handlers),
@@ -308,12 +309,19 @@ class JobFormPages:
         typed = self._services.database.read(lambda s: TypedParams.read(s, [app], now_ms))
         return typed.of(app, handler.strip()).schemas
 
-    def _preview(self, form: JobForm) -> Preview | None:
+    def _preview(self, form: JobForm, job_id: int = 0) -> Preview | None:
         kind, value, zone = form.schedule
         options = form.options
         facts = ScheduleFacts(kind, value, zone or self._services.timezone, options.to_json() or "")
         known = self._services.database.read(lambda s: load_calendars(s, [options.calendar]))
-        return preview(facts, now_ms=self._services.now_ms(), calendars=known)
+        shown = preview(facts, now_ms=self._services.now_ms(), calendars=known)
+        if shown is None or shown.wrong or not (job_id and visitor().may(Right.OPERATE)):
+            return shown
+        jobs = self._services.commands(visitor().actor).jobs
+        try:
+            return replace(shown, cancelled=jobs.foresee(job_id, facts, zone))
+        except Problem:
+            return shown  # what is wrong is said once it is saved
 
     def _past(self, job_id: int) -> JobSpec:
         """Return a job as it was in the requested version; flash which fields are missing."""
@@ -347,6 +355,20 @@ def _show(refused: Refused, form: JobForm) -> None:
     if refused.problems[0].code.kind in (ProblemKind.UNKNOWN, ProblemKind.FORBIDDEN):
         raise refused
     form.show_problems(refused.problems)
+
+
+def _saved(done: Applied) -> str:
+    """Return what saving a job has changed."""
+    if done.action is ChangeAction.UNCHANGED:
+        words = gettext("Nothing to save.")
+    elif not done.cancelled:
+        words = gettext("Saved.")
+    else:
+        words = gettext(
+            "Saved. Planned runs cancelled, as the new schedule does not have them: %(n)s",
+            n=done.cancelled,
+        )
+    return str(words)
 
 
 def _type_of(spec: JobSpec) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part
 from warren.scheduler.commands.command_context import CommandContext
@@ -28,7 +29,12 @@ class BulkJobCommands:
 
     def stop(self, job_ids: Sequence[int]) -> Iterator[Part]:
         """Stop schedules."""
-        return _each(job_ids, lambda job_id: _switched(self._jobs.stop(job_id)))
+
+        def act(job_id: int) -> _Done:
+            stopped = self._jobs.stop(job_id)
+            return _Done(Outcome.DONE, stopped.cancelled) if stopped else _Done(Outcome.NOTHING)
+
+        return _each(job_ids, act)
 
     def undo_stop(self, job_ids: Sequence[int], stopped: range) -> Iterator[Part]:
         """Start the schedules that this actor stopped within `stopped`, in epoch milliseconds."""
@@ -39,11 +45,11 @@ class BulkJobCommands:
     def trigger(self, job_ids: Sequence[int], form: FormKey) -> Iterator[Part]:
         """Run jobs once, each with its own param; a form sent twice triggers once."""
 
-        def act(job_id: int) -> Outcome:
+        def act(job_id: int) -> _Done:
             key = f"{form.key}:job/{job_id}"
             once = IdempotentRequest(user_id=form.user_id, key=key, body_hash="")
             is_new = self._runs.trigger_once(job_id, once=once).is_new
-            return Outcome.DONE if is_new else Outcome.REPEATED
+            return _Done(Outcome.DONE if is_new else Outcome.REPEATED)
 
         return _each(job_ids, act)
 
@@ -59,37 +65,51 @@ class BulkJobCommands:
                 deleted, problems = self._delete(part)
                 refused += problems
                 if deleted:
-                    yield Part(Counter({Outcome.DONE: deleted}))
+                    done = Counter({Outcome.DONE: len(deleted)})
+                    yield Part(done, cancelled=sum(deleted))
             if len(refused) == len(pending):
                 yield _refused([problem for _, problem in refused])
                 return
             pending = [job_id for job_id, _ in refused]
 
-    def _delete(self, job_ids: Sequence[int]) -> tuple[int, list[tuple[int, Problem]]]:
-        """Delete jobs together, or else one by one; return how many, and the refusals by id."""
+    def _delete(self, job_ids: Sequence[int]) -> tuple[list[int], list[tuple[int, Problem]]]:
+        """Delete jobs together, or else one by one.
+
+        Returns how many planned runs of each deleted job that cancelled, and the refusals by id.
+        """
         try:
-            return len(self._jobs.delete(job_ids)), []
+            return list(self._jobs.delete(job_ids).values()), []
         except Problem as problem:
             if len(job_ids) == 1:
-                return 0, [(job_ids[0], problem)]
-        deleted, refused = 0, []
+                return [], [(job_ids[0], problem)]
+        deleted: list[int] = []
+        refused: list[tuple[int, Problem]] = []
         for job_id in job_ids:
-            count, problems = self._delete([job_id])
-            deleted += count
+            cancelled, problems = self._delete([job_id])
+            deleted += cancelled
             refused += problems
         return deleted, refused
 
 
-def _each(job_ids: Sequence[int], act: Callable[[int], Outcome]) -> Iterator[Part]:
+class _Done(NamedTuple):
+    """What became of one job, and how many of its planned runs were cancelled."""
+
+    outcome: Outcome
+    cancelled: int = 0
+
+
+def _each(job_ids: Sequence[int], act: Callable[[int], _Done]) -> Iterator[Part]:
     for part in chunks(job_ids, PART):
-        counts, problems = Counts(), []
+        counts, problems, cancelled = Counts(), [], 0
         for job_id in part:
             try:
-                counts[act(job_id)] += 1
+                done = act(job_id)
+                counts[done.outcome] += 1
+                cancelled += done.cancelled
             except Problem as problem:
                 problems.append(problem)
         refused = _refused(problems)
-        yield Part(counts + refused.counts, refused.problems)
+        yield Part(counts + refused.counts, refused.problems, cancelled)
 
 
 def _refused(problems: Sequence[Problem]) -> Part:
@@ -99,5 +119,5 @@ def _refused(problems: Sequence[Problem]) -> Part:
     return Part(Counter(counts), tuple(known))
 
 
-def _switched(is_changed: bool) -> Outcome:
-    return Outcome.DONE if is_changed else Outcome.NOTHING
+def _switched(is_changed: bool) -> _Done:
+    return _Done(Outcome.DONE if is_changed else Outcome.NOTHING)

@@ -54,10 +54,14 @@ Counts = Counter[Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The outcomes of some of the jobs or runs, and the reasons for refusals."""
+    """The outcomes of some of the jobs or runs, and the reasons for refusals.
+
+    `cancelled` is how many planned runs of the jobs were cancelled.
+    """
 
     counts: Counts
     problems: tuple[Problem, ...] = ()
+    cancelled: int = 0
 
 
 class Repeatable(Protocol):

@@ -202,8 +202,10 @@ class JobFileCommands:
         # Everything is checked; from here on, rows are locked that others may need.
         new_ids = {job_ids[number] for number in created}
         self._children.write(session, [item for item in links if item.job_id in new_ids], now_ms)
-        for job_id in left_out:
-            self._changes.delete(session, jobs.lock(session, job_id), now_ms)
+        deleted = {
+            job_id: self._changes.delete(session, jobs.lock(session, job_id), now_ms)
+            for job_id in left_out
+        }
         applied = preview.applied | self._change(session, file, preview, job_ids, created)
         self._children.write(
             session, [item for item in links if item.job_id not in new_ids], now_ms
@@ -216,7 +218,7 @@ class JobFileCommands:
             job_change(spec, applied[number], words.get(number), preview.moved.get(number, ""))
             for number, spec in enumerate(file.specs)
         ]
-        return changes + [deletion(*name) for name in left_out.values()]
+        return changes + [deletion(*left_out[job_id], runs) for job_id, runs in deleted.items()]
 
     def _apply_apps(self, session: Session, file: JobFile) -> tuple[list[Change], dict[str, App]]:
         """Create and change apps; return the changes, and all apps of the file by name.

@@ -20,6 +20,7 @@ from warren.scheduler.commands.job_edits import (
     Applied,
     ChangeAction,
     is_as_described,
+    planned,
 )
 from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
@@ -37,6 +38,8 @@ from warren.sql.limits import limits
 from warren.sql.models import App, Job
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.registry import apps
+from warren.sql.run_status import Kind
+from warren.sql.runs import planned_runs
 
 
 def app_changes(app: App, wanted: AppSpec | None) -> tuple[str, ...]:
@@ -76,6 +79,7 @@ class Change:
         name: the app's or limit's name, or APP/NAME.
         details: a line for each changed field; of a new job, that it does not run by itself.
         diff: the lines of a unified diff of the script.
+        cancelled: how many planned runs it cancels; `details` say why.
 
     """
 
@@ -84,6 +88,7 @@ class Change:
     name: str
     details: tuple[str, ...] = ()
     diff: tuple[str, ...] = ()
+    cancelled: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +166,12 @@ def job_change(spec: JobSpec, applied: Applied, children: str | None, place: str
     """
     name = f"{spec.app}/{spec.name}"
     change = Change(
-        action=applied.action, what="job", name=name, details=applied.details, diff=applied.diff
+        action=applied.action,
+        what="job",
+        name=name,
+        details=applied.details,
+        diff=applied.diff,
+        cancelled=applied.cancelled,
     )
     if change.action is ChangeAction.CREATE:
         is_idle = spec.enabled is None and has_schedule(spec.schedule_kind)
@@ -170,8 +180,8 @@ def job_change(spec: JobSpec, applied: Applied, children: str | None, place: str
     if not words:
         return change
     is_switch = change.action in (ChangeAction.START, ChangeAction.STOP)
-    state = (f"state: {change.action}",) if is_switch else change.details
-    return replace(change, action=ChangeAction.UPDATE, details=(*words, *state))
+    state = (f"state: {change.action}",) if is_switch else ()
+    return replace(change, action=ChangeAction.UPDATE, details=(*words, *state, *change.details))
 
 
 def limit_changes(specs: Sequence[LimitSpec], actions: Sequence[ChangeAction]) -> list[Change]:
@@ -187,9 +197,15 @@ def limit_changes(specs: Sequence[LimitSpec], actions: Sequence[ChangeAction]) -
     ]
 
 
-def deletion(app: str, name: str) -> Change:
-    """Return the change of a job that is deleted."""
-    return Change(action=ChangeAction.DELETE, what="job", name=f"{app}/{name}")
+def deletion(app: str, name: str, cancelled: int) -> Change:
+    """Return the change of a job that is deleted, which cancels planned runs."""
+    return Change(
+        action=ChangeAction.DELETE,
+        what="job",
+        name=f"{app}/{name}",
+        details=(f"cancelled: {planned(cancelled)}",) if cancelled else (),
+        cancelled=cancelled,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +266,10 @@ class JobFilePreview:
         )
         if left_out := file.left_out(session, preview.app_ids, self._context.actor):
             self._children.refuse_orphans(known, left_out)
-            preview.changes.extend(deletion(*name) for name in left_out.values())
+            runs = Counter(planned_runs.of_jobs(session, left_out, Kind).values())
+            preview.changes.extend(
+                deletion(*name, runs[job_id]) for job_id, name in left_out.items()
+            )
         return preview
 
     def _apps(self, session: Session, file: JobFile) -> Preview:

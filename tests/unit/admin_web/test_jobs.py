@@ -503,6 +503,28 @@ class TestForm:
         assert refused.status_code == 422
         assert "up to 1000, got: 1001" in error_of(refused.text, "children")
 
+    def test_the_preview_and_saving_say_how_many_planned_runs_another_schedule_cancels(
+        self, operator: Visit, database: Database, rows: Rows, clock: Clock
+    ) -> None:
+        each_second = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
+        apply(database, clock, JobSpec(name="nightly", app="reports", handler="h", **each_second))
+        job = job_of(database, "reports/nightly")
+        start = clock.now // 10_000 * 10_000 + 10_000
+        for second in range(4):
+            rows.run(job.id, start + second * 1_000)
+        form = GOOD | {"cron": "0/2 * * * * ?", "timezone": "UTC", "seen": seen(operator, job.id)}
+        typed = f"/jobs/preview?job={job.id}&schedule_kind=CRON&cron=0/2+*+*+*+*+%3F"
+
+        preview = operator.get(typed).text
+        saved = operator.post(f"/jobs/{job.id}/save", form)
+        page = operator.get(saved.location).text
+        stopped = operator.post("/jobs/stop", {"only": str(job.id)})
+
+        assert "Saving cancels the planned runs that this schedule does not have: 2" in preview
+        assert "Planned runs cancelled, as the new schedule does not have them: 2" in page
+        words = "1 job stopped; planned runs cancelled: 2"
+        assert words in operator.get(stopped.location).text
+
     def test_preview_without_a_script_saves_nothing(
         self, operator: Visit, database: Database
     ) -> None:

@@ -1,12 +1,13 @@
 """What is known of jobs; starting, stopping and deleting them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from warren.errands.desk import Desk, visible_children, visible_spec
-from warren.scheduler.commands.jobs import JobCommands, OldRuleJob
+from warren.scheduler.commands.job_edits import planned
+from warren.scheduler.commands.jobs import OldRuleJob
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.clock_changes import clock_notes
@@ -206,31 +207,37 @@ def _rule_json(job: OldRuleJob) -> dict[str, Any]:
 
 def start_jobs(desk: Desk, *, names: list[str]) -> None:
     """Start the schedules of jobs."""
-    _switch(desk, names, JobCommands.start, "started")
+    for name, job_id in _known(desk, names):
+        changed = desk.commands.jobs.start(job_id)
+        desk.line(f"{name} started" if changed else f"{name} is already started")
 
 
 def stop_jobs(desk: Desk, *, names: list[str]) -> None:
     """Stop the schedules of jobs."""
-    _switch(desk, names, JobCommands.stop, "stopped")
-    for name in names:
-        going = BackfillFilter(app_ids=desk.actor.app_ids, job_id=desk.ids.job(name), is_going=True)
+    known = _known(desk, names)
+    for name, job_id in known:
+        stopped = desk.commands.jobs.stop(job_id)
+        words = f"stopped{_also(stopped.cancelled)}" if stopped else "is already stopped"
+        desk.line(f"{name} {words}")
+    for name, job_id in known:
+        going = BackfillFilter(app_ids=desk.actor.app_ids, job_id=job_id, is_going=True)
         for row in desk.database.read(partial(backfills.listing, wanted=going)):
             desk.warn(f"backfill {row.backfill.id} of {name} goes on")
 
 
 def delete_job(desk: Desk, *, name: str) -> None:
     """Delete a job."""
-    desk.commands.jobs.delete([desk.ids.job(name)])
-    desk.line(f"{name} deleted")
+    cancelled = desk.commands.jobs.delete([desk.ids.job(name)])
+    desk.line(f"{name} deleted{_also(sum(cancelled.values()))}")
 
 
-def _switch(
-    desk: Desk, names: Sequence[str], switch: Callable[[JobCommands, int], bool], state: str
-) -> None:
-    """Start or stop jobs; none of them if one does not exist."""
-    for name, job_id in [(name, desk.ids.job(name)) for name in names]:
-        changed = switch(desk.commands.jobs, job_id)
-        desk.line(f"{name} {state}" if changed else f"{name} is already {state}")
+def _known(desk: Desk, names: Sequence[str]) -> list[tuple[str, int]]:
+    """Return jobs with their ids; nothing happens to any of them if one does not exist."""
+    return [(name, desk.ids.job(name)) for name in names]
+
+
+def _also(cancelled: int) -> str:
+    return f"; cancelled: {planned(cancelled)}" if cancelled else ""
 
 
 def _job(desk: Desk, name: str, now: int) -> ListedJob:

@@ -26,6 +26,7 @@ from warren.sql.run_status import Kind
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?"}
 NEVER = {"schedule_kind": "AT", "schedule_value": "2001-01-01T00:00:00+00:00"}
+STOPPED = "cancelled: 1 planned run, as the job stops"
 SHELL = {"handler": "", "script_language": "shell"}
 #: What a session says that only reads; SQLite has no locks of rows.
 READS = re.compile(r"(SELECT|BEGIN$|PRAGMA|SET )(?!.*FOR UPDATE)", re.DOTALL)
@@ -129,7 +130,7 @@ def test_a_dry_run_tells_what_applying_then_does(cluster: Cluster) -> None:
         "demo/script": ("update", "script: shell, 7 bytes -> shell, 7 bytes"),
         "demo/remark": ("update", "script remark: '' -> 'why'"),
         "demo/plain": ("update", "handler: '' -> 'noop'", "script: shell, 7 bytes -> none"),
-        "demo/busy": ("update", "author: '' -> 'ops'", "state: stop"),
+        "demo/busy": ("update", "author: '' -> 'ops'", "state: stop", STOPPED),
         "demo/last": ("update", "script: shell, 5 bytes -> shell, 6 bytes"),
         "new/other": ("create",),
         "demo/gone": ("delete",),

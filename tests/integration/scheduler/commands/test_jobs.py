@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.acting import acting
 from tests.support.stored_rows import Rows
+from warren.scheduler.commands.job_edits import UNCHANGED
 from warren.scheduler.jobs.past_spec import fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Refused
@@ -115,9 +116,9 @@ def test_saving_what_was_there_changes_nothing(rows: Rows) -> None:
     before = database.read(lambda s: s.get_one(Job, job_id).update_time)
     spec = database.read(lambda s: commands(database).read(s, job_id)[1])
 
-    words = commands(database).update(job_id, spec, seen=fingerprint(spec))
+    done = commands(database).update(job_id, spec, seen=fingerprint(spec))
 
-    assert words == ()
+    assert done == UNCHANGED
     assert database.read(lambda s: s.get_one(Job, job_id).update_time) == before
 
 

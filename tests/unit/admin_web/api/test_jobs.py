@@ -372,6 +372,26 @@ def test_starting_twice_is_starting_once(admin: Program) -> None:
     assert admin.post(f"{PATH}/stop").get_json() == {"changed": True}
 
 
+def test_a_save_and_a_stop_tell_how_many_planned_runs_they_cancel(
+    admin: Program, rows: Rows, clock: Clock
+) -> None:
+    each_second = {"enabled": True, "schedule": {"cron": "* * * * * ?"}}
+    made(admin, **each_second)
+    start = clock.now // 10_000 * 10_000 + 10_000
+    job_id = admin.get(PATH).get_json()["state"]["id"]
+    for second in range(4):
+        rows.run(job_id, start + second * 1_000)
+
+    half = {"schedule": {"cron": "0/2 * * * * ?"}}
+    saved = admin.call("PATCH", PATH, json=half, headers={"If-Match": "*"}).get_json()
+    again = admin.put(PATH, saved, headers={"If-Match": "*"}).get_json()
+    stopped = admin.post(f"{PATH}/stop").get_json()
+
+    assert saved["cancelled"] == 2
+    assert "cancelled" not in again
+    assert stopped == {"changed": True, "cancelled": 2}
+
+
 def test_the_next_due_times_are_told(admin: Program) -> None:
     made(admin)
 
