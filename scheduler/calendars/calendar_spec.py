@@ -17,6 +17,8 @@ from warren.sql.jobs import calendars
 
 #: The most days that a description adds.
 MAX_DAYS = 5_000
+#: What is wrong with a calendar once time has passed over its data.
+OVER = (Code.CALENDAR_PAST, Code.HOLIDAYS_OVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,19 +42,19 @@ class CalendarSpec:
     until: date | None = None
     files: Mapping[str, str] = field(default_factory=dict, repr=False)
 
-    def resolved(self, today: date) -> CalendarDays:
-        """Return its days.
+    def resolved(self, today: date, *, even_over: bool = False) -> CalendarDays:
+        """Return its days; with `even_over`, also if all that it knows has passed.
 
         Raises:
             Problem: the source is unknown, or what the calendar says makes no sense.
 
         """
         self._check()
-        from_source = self._of_source(today)
+        from_source = self._of_source(today, even_over=even_over)
         until = self.until or (from_source.until if from_source else None)
         if until is None:
             until = date(max([today, *self.days]).year, 12, 31)
-        if until < today:
+        if until < today and not even_over:
             raise Problem(Code.CALENDAR_PAST, "until", calendar=self.name, until=str(until))
         weekend = self.weekend
         if weekend is None:
@@ -66,15 +68,20 @@ class CalendarSpec:
             source=self.source,
             not_taken=from_source.not_taken if from_source else None,
         )
-        if not resolved.version(1, 0).has_working_day(day_of(today)):
+        if until >= today and not resolved.version(1, 0).has_working_day(day_of(today)):
             raise Problem(Code.CALENDAR_WITHOUT_WORK, "days", calendar=self.name, until=str(until))
         return resolved
 
-    def _of_source(self, today: date) -> CalendarDays | None:
+    def _of_source(self, today: date, *, even_over: bool) -> CalendarDays | None:
         if not self.source:
             return None
         if self.source.startswith(PREFIX):
-            return read_country(self.source, today, self.until)
+            try:
+                return read_country(self.source, today, self.until)
+            except Problem as problem:
+                if problem.code is not Code.HOLIDAYS_OVER or not even_over:
+                    raise
+                return read_country(self.source, today, date(today.year - 1, 12, 31))
         text = self.files.get(self.source)
         if text is None:
             raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])

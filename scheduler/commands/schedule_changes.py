@@ -125,6 +125,11 @@ class ScheduleChanges:
         wrong = found(lambda: read_schedule(facts, known).check_new(now_ms))
         return [problem.at(f"schedule/{problem.field}".rstrip("/")) for problem in wrong]
 
+    def has_tick(self, session: Session, spec: JobSpec, after_ms: int) -> bool:
+        """Whether a job's schedule has a due time after an instant."""
+        facts = facts_of(spec, self.zone(session, spec.timezone))
+        return self.read(session, facts).start(after_ms)[1] is not None
+
     def read(self, session: Session, facts: ScheduleFacts) -> Ticks:
         """Return the ticks of a schedule.
 

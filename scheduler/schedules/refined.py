@@ -198,11 +198,14 @@ class RefinedTicks(Ticks):
     def check_new(self, now_ms: int) -> None:
         """Refuse options that leave no tick, and a jitter in which two ticks would meet.
 
-        A schedule that is over is not refused: its job stays in its file.
+        A schedule that is over is not refused, nor one with the data of its calendar: its job stays
+        in its file.
         """
         if self.until_ms is not None and self.until_ms <= now_ms:
             return
         watermark_ms, first = self.start(now_ms)
+        if first is None and self._ends_unknown(now_ms + DAY_SECONDS * 1_000):
+            return
         if first is None:
             raise self._no_tick()
         jitter_ms = self.options.jitter_seconds * 1_000

@@ -13,9 +13,12 @@ from warren.broker.messages.catalogue import Catalogue
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry
+from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.reading import first_fires
+from warren.scheduler.schedules.working_days import date_of, day_of
 from warren.scheduler.views.process_view import read_catalogues
 from warren.sql.alarms.watches import MIN_SUCCESSES
+from warren.sql.instants import moment
 from warren.sql.jobs import jobs
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import state
@@ -132,7 +135,21 @@ def file_warnings(
             [(name, words) for words in own_warnings(spec, now_ms)] if name in changed else []
         )
         warnings += [(name, OLD_RULE)] if name in old else []
-    return warnings
+    return [*warnings, *_ended_with_calendars(session, specs, now_ms)]
+
+
+def _ended_with_calendars(
+    session: Session, specs: Sequence[JobSpec], now_ms: int
+) -> Iterable[tuple[str, str]]:
+    """Yield the jobs to be started of which the calendar has ended."""
+    names = {spec.schedule_options.calendar for spec in specs if spec.enabled} - {""}
+    known, today = load_calendars(session, names), day_of(moment(now_ms).date())
+    for spec in specs:
+        calendar = known.get(spec.schedule_options.calendar)
+        if spec.enabled and calendar is not None and calendar.newest.until_day < today:
+            until = date_of(calendar.newest.until_day)
+            words = f"it has no due time: calendar {calendar.name!r} knows no day after {until}"
+            yield f"{spec.app}/{spec.name}", words
 
 
 def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:

@@ -42,12 +42,16 @@ HTTP_NAME = "warren.http"
 
 @dataclass(frozen=True, slots=True)
 class CheckedFiles:
-    """The jobs of some files, a line for each problem, and pairs of APP/NAME and a warning."""
+    """The jobs of some files, a line for each problem, and pairs of APP/NAME and a warning.
+
+    `over` has a line for each calendar of which all that it knows has passed.
+    """
 
     specs: Sequence[JobSpec]
     problems: Sequence[str]
     warnings: Sequence[tuple[str, str]]
     calendars: Calendars = field(default_factory=dict)
+    over: Sequence[str] = ()
 
 
 def check(
@@ -83,7 +87,8 @@ def check(
         for words in own_warnings(spec, now_ms)
     ]
     elsewhere += [*_calendars_elsewhere(file), *unchecked]
-    return CheckedFiles(file.specs, problems, [*warnings, *elsewhere], calendars)
+    warnings += elsewhere
+    return CheckedFiles(file.specs, problems, warnings, calendars, file.over_lines())
 
 
 def _own_schemas(file: JobFile) -> tuple[dict[str, str], list[tuple[str, str]]]:
@@ -116,7 +121,9 @@ def _misfits(
 def _calendars(file: JobFile, now_ms: int) -> Calendars:
     """Return the calendars of the files; of those elsewhere, every day is a working day."""
     today = moment(now_ms).date()
-    described = {spec.name: spec.resolved(today).version(1, 0) for spec in file.calendars}
+    described = {
+        spec.name: spec.resolved(today, even_over=True).version(1, 0) for spec in file.calendars
+    }
     known = {name: Calendar(name, (version,)) for name, version in described.items()}
     return {name: every_day_until(ALWAYS) for name in _used(file.specs)} | known
 

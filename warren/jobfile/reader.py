@@ -49,12 +49,14 @@ class JobFile:
     """What valid job files say together.
 
     `app_lines` are the lines where jobs name their apps, `job_lines` and `limit_lines` those of the
-    fields of each job and limit; `at` puts a line into words.
+    fields of each job and limit; `at` puts a line into words. `over` has a problem for each
+    calendar whose data have passed: as only time has made it one, the file is not refused.
     """
 
     at: Callable[[Line], str]
     apps: tuple[AppSpec, ...]
     calendars: tuple[CalendarSpec, ...] = ()
+    over: tuple[InvalidEntry, ...] = ()
     specs: tuple[JobSpec, ...]
     app_lines: Mapping[str, Line]
     job_lines: tuple[Mapping[str, Line], ...]
@@ -75,6 +77,14 @@ class JobFile:
             ],
             self.at,
         )
+
+    def refuse_over(self) -> None:
+        """Raise JobFileError if all that a calendar knows has passed."""
+        _raise(self.over, self.at)
+
+    def over_lines(self) -> list[str]:
+        """Return a line for each calendar of which all that it knows has passed."""
+        return [f"{self.at(problem.line)}: {problem.text}" for problem in self.over]
 
     def refused(self, problems: Iterable[Problem]) -> JobFileError:
         """Return the error for refused fields, such as `jobs/0/children`, with their lines."""
@@ -132,6 +142,7 @@ def read_job_files(
         at=at,
         apps=tuple(walk.apps.values()),
         calendars=tuple(walk.calendars.specs.values()),
+        over=tuple(walk.calendars.over),
         specs=tuple(walk.specs),
         app_lines=walk.app_lines,
         job_lines=tuple(walk.job_lines),

@@ -92,15 +92,15 @@ class CalendarCommands:
         self._context = context
         self._schedules = ScheduleChanges(context)
 
-    def resolved(self, spec: CalendarSpec) -> CalendarDays:
-        """Return the days of a description, as of today.
+    def resolved(self, spec: CalendarSpec, *, even_over: bool = False) -> CalendarDays:
+        """Return the days of a description, as of today; with `even_over`, also passed ones.
 
         Raises:
             Problem: it makes no sense.
 
         """
         today = moment(self._context.now_ms(), zone_or_utc(self._context.timezone)).date()
-        return spec.resolved(today)
+        return spec.resolved(today, even_over=even_over)
 
     def foresee(self, name: str, days: CalendarDays) -> CalendarChange:
         """Return what a new version would change; nothing is locked or stored."""

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from zoneinfo import ZoneInfo
 
-from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
 from warren.scheduler.commands.business_day.calendars import CalendarChange, CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.calendar_rows import CalendarDays, load_calendars
 from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.schedules.working_days import Calendar, Calendars
@@ -36,21 +37,37 @@ class Foreseen:
 def foresee_calendars(context: CommandContext, specs: Sequence[CalendarSpec]) -> Foreseen:
     """Return what the calendars of job files would change; nothing is stored.
 
+    One of which all that it knows has passed does not replace a stored one, which may know more.
+
     Raises:
         Problem: the actor may not change calendars, or a calendar makes no sense.
 
     """
     commands, zone = CalendarCommands(context), zone_or_utc(context.timezone)
-    days = {spec.name: commands.resolved(spec) for spec in specs}
-    changes = [commands.foresee(name, each) for name, each in days.items()]
-    stored = context.database.read(lambda session: load_calendars(session, days))
-    calendars = dict(stored)
+    names = [spec.name for spec in specs]
+    stored = context.database.read(lambda session: load_calendars(session, names))
+    days = {spec.name: _days(commands, spec, stored) for spec in specs}
+    changes = [
+        commands.foresee(name, each) if each else CalendarChange(name=name)
+        for name, each in days.items()
+    ]
+    calendars, known = dict(stored), {name: each for name, each in days.items() if each}
     for change in changes:
         if change.number:
             before = stored[change.name].versions if change.name in stored else ()
-            version = days[change.name].version(change.number, change.effective_ms)
+            version = known[change.name].version(change.number, change.effective_ms)
             calendars[change.name] = Calendar(change.name, (*before, version))
-    return Foreseen(days, changes, calendars, zone)
+    return Foreseen(known, changes, calendars, zone)
+
+
+def _days(commands: CalendarCommands, spec: CalendarSpec, stored: Calendars) -> CalendarDays | None:
+    """Return the days of a calendar; None = they have passed, and the stored ones stay."""
+    try:
+        return commands.resolved(spec)
+    except Problem as problem:
+        if problem.code not in OVER:
+            raise
+    return None if spec.name in stored else commands.resolved(spec, even_over=True)
 
 
 def store_calendars(context: CommandContext, foreseen: Foreseen) -> list[Change]:

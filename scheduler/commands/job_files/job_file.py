@@ -54,6 +54,8 @@ from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits.specs import KnownLimits, LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.schedules.working_days import day_of
+from warren.sql.instants import moment
 from warren.sql.jobs import child_links, due_jobs, job_file_rows, jobs
 from warren.sql.models import App
 from warren.sql.registry import apps
@@ -134,6 +136,7 @@ class JobFileCommands:
                 return [*foreseen.changes, *changes]
             stored = store_calendars(self._context, foreseen)
             return [*stored, *self.apply(wanted_apps, specs, dry_run=False, **how)]
+        specs = self._context.database.read(lambda session: self._startable(session, specs))
         file = JobFile(apps=wanted_apps, specs=specs, limits=limits, prune=prune, origin=origin)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))
@@ -146,6 +149,27 @@ class JobFileCommands:
             )
         except Problem as problem:
             raise _placed(problem, specs) from problem
+
+    def _startable(self, session: Session, specs: Sequence[JobSpec]) -> Sequence[JobSpec]:
+        """Return the jobs; those whose calendars have ended are neither started nor stopped.
+
+        They would be refused, and the whole file with them, though only time has passed.
+        """
+        names = {spec.schedule_options.calendar for spec in specs if spec.enabled} - {""}
+        if not names:
+            return specs
+        now_ms = self._context.now_ms()
+        known = self._context.calendars(session, names)
+        tomorrow = day_of(moment(now_ms).date()) + 1
+        ending = {name for name, each in known.items() if each.newest.until_day < tomorrow}
+        return [
+            replace(spec, enabled=None)
+            if spec.enabled
+            and spec.schedule_options.calendar in ending
+            and not self._schedules.has_tick(session, spec, now_ms)
+            else spec
+            for spec in specs
+        ]
 
     def _checked(self, session: Session, file: JobFile) -> Preview:
         """Return what a file does, if the params of what it changes fit."""

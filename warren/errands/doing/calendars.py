@@ -29,6 +29,7 @@ def apply_calendars(
     The output's `changes` is how many calendars were changed, or would be.
     """
     file = read_job_files(files, now_ms=desk.now_ms(), added_routes=route_names())
+    file.refuse_over()
     foreseen = foresee_calendars(desk.context, file.calendars)
     changes = foreseen.changes if dry_run else store_calendars(desk.context, foreseen)
     desk.output.parts += change_parts(changes, [], dry_run=dry_run, as_json=as_json)

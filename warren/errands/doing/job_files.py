@@ -46,6 +46,8 @@ def apply_files(
     origin = Origin(place=place, take_over=take_over, app=app)
     changes = apply(desk.context, file, dry_run=dry_run, prune=prune, origin=origin)
     warnings = warnings_about(desk.database, file, changes)
+    for line in file.over_lines():
+        desk.warn(line)
     desk.output.parts += change_parts(changes, warnings, dry_run=dry_run, as_json=as_json)
     desk.output.facts["changes"] = len(changed_of(changes))
 
@@ -68,7 +70,7 @@ def check_files(
     )
     if checked.problems:
         raise JobFileError(checked.problems)
-    for line in warning_lines(checked.warnings):
+    for line in (*checked.over, *warning_lines(checked.warnings)):
         desk.warn(line)
     count = len(checked.specs)
     desk.line(f"{count} {'job' if count == 1 else 'jobs'}, no problems")

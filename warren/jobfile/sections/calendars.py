@@ -9,7 +9,7 @@ import yaml
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.yaml_reader import YamlReader, is_null, items, shown, text
 from warren.jobfile.yaml_tree import line_of
-from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.run_date import parse_date
 
@@ -19,12 +19,16 @@ _FIELDS = ("name", "from", "weekend", "days", "until")
 
 
 class CalendarReader:
-    """Reads calendars; adds problems to `reader`. `files` are the texts of `.ics` files by name."""
+    """Reads calendars; adds problems to `reader`. `files` are the texts of `.ics` files by name.
+
+    `over` has a problem for each calendar of which all that it knows has passed.
+    """
 
     def __init__(self, reader: YamlReader, files: Mapping[str, str]) -> None:
         self._reader = reader
         self._files = files
         self.specs: dict[str, CalendarSpec] = {}
+        self.over: list[InvalidEntry] = []
         self.lines: dict[str, Mapping[str, Line]] = {}
 
     def read(self, node: yaml.Node) -> None:
@@ -58,8 +62,12 @@ class CalendarReader:
             try:
                 spec.resolved(today)
             except Problem as problem:
-                lines = self.lines[name]
-                self._reader.add_broken_rule(lines.get(problem.field, lines[""]), problem)
+                line = self.lines[name].get(problem.field, self.lines[name][""])
+                if problem.code in OVER:
+                    rule = problem.code.name.lower()
+                    self.over.append(InvalidEntry(line, str(problem), rule))
+                else:
+                    self._reader.add_broken_rule(line, problem)
 
 
 def ical_files(sources: Sequence[Any]) -> dict[str, str]:

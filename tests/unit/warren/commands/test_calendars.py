@@ -268,3 +268,65 @@ def test_a_calendar_is_exported_with_its_jobs_and_found_unchanged(
     assert again.exit_code == 0, again.output
     assert "created" not in again.output
     assert "updated" not in again.output
+
+
+OVER = f"""
+apps: [{{name: mails}}]
+calendars:
+  - {{name: old, until: {YEAR - 1}-12-31}}
+jobs:
+  - name: theirs
+    app: mails
+    handler: x
+    enabled: true
+    schedule: {{cron: 0 0 9 * * ?, calendar: old}}
+  - {{name: other, app: mails, handler: x, enabled: true, schedule: {{cron: 0 0 9 * * ?}}}}
+"""
+LATE = f"calendar 'old' knows no day after {YEAR - 1}-12-31"
+
+
+def test_a_calendar_whose_days_have_passed_blocks_no_other_job(
+    warren: Callable[..., Result], tmp_path: Path
+) -> None:
+    (tmp_path / "jobs.yaml").write_text(OVER)
+    (tmp_path / "later.yaml").write_text(
+        "jobs: [{name: later, app: mails, handler: x, enabled: true,"
+        " schedule: {cron: 0 0 9 * * ?, calendar: old}}]"
+    )
+
+    checked = CliRunner().invoke(root, ["jobs", "check", str(tmp_path / "jobs.yaml")])
+    done = warren("jobs", "apply", str(tmp_path / "jobs.yaml"))
+    later = warren("jobs", "apply", str(tmp_path / "later.yaml"))
+    again = warren("jobs", "apply", str(tmp_path / "jobs.yaml"))
+    alone = warren("calendars", "apply", str(tmp_path / "jobs.yaml"), "--yes")
+
+    for result in (checked, done, later, again):
+        assert result.exit_code == 0, result.output
+    for result in (checked, done, again):
+        assert f"jobs.yaml:4: {LATE}, which has passed: give it a" in result.output
+    assert "created job mails/other\n" in done.output
+    assert f"job 'mails/theirs': it has no due time: {LATE}" in done.output
+    assert f"job 'mails/later': it has no due time: {LATE}" in later.output
+    assert "0 changed" in again.output
+    assert f":4: {LATE}" in str(alone.exception)
+    enabled = {job["name"]: job["enabled"] for job in lines(warren("jobs", "list", "--json"))}
+    assert enabled == {"theirs": False, "later": False, "other": True}
+
+
+def test_jobs_start_once_their_calendar_has_days_again(
+    warren: Callable[..., Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.yaml"
+    file.write_text(OVER)
+    warren("jobs", "apply", str(file))
+
+    file.write_text(OVER.replace(f"{YEAR - 1}-12-31", f"{YEAR + 1}-12-31"))
+    done = warren("jobs", "apply", str(file))
+    file.write_text(OVER)
+    kept = warren("jobs", "apply", str(file))
+
+    assert "started job mails/theirs" in done.output
+    # A description that is over does not replace days that are known.
+    assert "0 changed" in kept.output
+    [calendar] = lines(warren("calendars", "list", "--json"))
+    assert (calendar["version"], calendar["until"]) == (2, f"{YEAR + 1}-12-31")
