@@ -1,7 +1,7 @@
 """Gathers what a soak left: its rows, skips and starts, the audit, and stray processes."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sqlalchemy import func, select
@@ -39,12 +39,35 @@ def gather(
     `stopped_ms`: until when every due time must be decided. `filled`: what backfills had to run.
     """
     database = cluster.deployment.database
+    ids = database.read(lambda s: dict(s.execute(select(Job.name, Job.id)).all()))
+    flows = {ids[one.spec.name]: one.flow for one in jobs if one.flow}
+    rows = rows_of(database, flows)
+    skips = [
+        Skip(one.job_id, one.from_at, one.to_at, one.count)
+        for one in database.read(lambda s: list(s.execute(select(SkippedTicks)).scalars()))
+    ]
+    report = audit(database, since_ms=0, until_ms=stopped_ms, timezone="UTC")
+    return Evidence(
+        rows=rows,
+        starts=book.read(cluster.book_path),
+        skips=skips,
+        calendars=_calendars(jobs, ids, rows, stopped_ms),
+        filled=[replace(filled, job=ids[one.spec.name]) for one in jobs if one.is_filled],
+        flows=flow_runs(database, rows, flows),
+        exceeded=shares.exceeded(cluster.book_path.parent),
+        audit_lost=sum(job.lost_count for job in report.jobs),
+        audit_doubled=sum(job.doubled_count for job in report.jobs),
+        orphans=list(map(str, cluster.orphans())),
+        memory=cluster.memory,
+    )
+
+
+def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
+    """Return every run; `flows` are the ids of the jobs that are flows."""
     columns = (Run.id, Run.job_id, Run.scheduled_at, Run.due_at, Run.shard_index, Run.attempt)
     more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id)
     found = database.read(lambda s: s.execute(select(*columns, *more)).all())
-    ids = database.read(lambda s: dict(s.execute(select(Job.name, Job.id)).all()))
-    flows = {ids[one.spec.name]: one.flow for one in jobs if one.flow}
-    rows = [
+    return [
         Row(
             run=row.id,
             job=row.job_id,
@@ -60,29 +83,9 @@ def gather(
         )
         for row in found
     ]
-    skips = [
-        Skip(one.job_id, one.from_at, one.to_at, one.count)
-        for one in database.read(lambda s: list(s.execute(select(SkippedTicks)).scalars()))
-    ]
-    report = audit(database, since_ms=0, until_ms=stopped_ms, timezone="UTC")
-    return Evidence(
-        rows=rows,
-        starts=book.read(cluster.book_path),
-        skips=skips,
-        calendars=_calendars(jobs, ids, rows, stopped_ms),
-        filled=[replace(filled, job=ids[one.spec.name]) for one in jobs if one.is_filled],
-        flows=_flow_runs(database, rows, flows),
-        exceeded=shares.exceeded(cluster.book_path.parent),
-        audit_lost=sum(job.lost_count for job in report.jobs),
-        audit_doubled=sum(job.doubled_count for job in report.jobs),
-        orphans=list(map(str, cluster.orphans())),
-        memory=cluster.memory,
-    )
 
 
-def _flow_runs(
-    database: Database, rows: Sequence[Row], flows: dict[int, SoakFlow]
-) -> list[FlowRun]:
+def flow_runs(database: Database, rows: Sequence[Row], flows: dict[int, SoakFlow]) -> list[FlowRun]:
     """Return the runs of flows, with their nodes."""
     last: dict[int, dict[int, Last]] = defaultdict(dict)
     for row in sorted(rows, key=lambda one: one.attempt):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
+from tests.support.random_flows import random_fates
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
@@ -18,7 +19,7 @@ from warren.executor.processes.interface import SlotEvents, SlotPool
 
 HANDLERS = (
     *("noop", "echo", "fail", "second-time-lucky", "third-time-lucky"),
-    *("sleep", "until-file"),
+    *("sleep", "until-file", "random"),
 )
 _LOOK_SECONDS = 0.005
 
@@ -106,6 +107,10 @@ class InstantSlots(SlotPool):
                 end(Outcome.FAILED, f"attempt {trigger.attempt}")
             case "second-time-lucky" | "third-time-lucky":
                 end(Outcome.SUCCEEDED, "at last")
+            case "random":
+                fate = random_fates("soak")(str(trigger.run_id), 0, 0)
+                result = "" if fate.result is None else json.dumps(fate.result)
+                end(Outcome(fate.status), fate.status, result)
             case "sleep":
                 seconds = float(trigger.param or 60)
                 self._loop.call_later(
@@ -120,7 +125,7 @@ class InstantSlots(SlotPool):
         elif trigger.run_id in self._running:
             self._loop.call_later(_LOOK_SECONDS, self._watch, trigger)
 
-    def _end(self, run_id: int, outcome: Outcome, words: Words) -> None:
+    def _end(self, run_id: int, outcome: Outcome, words: Words, result: str = "") -> None:
         trigger = self._running.pop(run_id, None)
         if trigger is None:
             return
@@ -131,6 +136,7 @@ class InstantSlots(SlotPool):
                 outcome=outcome,
                 message=str(words),
                 why=to_json(words),
+                result=result,
                 started_at_ms=1,
                 finished_at_ms=2,
             )

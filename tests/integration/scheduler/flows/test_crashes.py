@@ -5,37 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from tests.integration.scheduler.flow_play import flow, job, nodes_of
+from benchmarks.soak.evidence import flow_runs, rows_of
+from benchmarks.soak.flows import mistakes, new_flow
+from tests.integration.scheduler.flow_play import flow, job
 from tests.support.cluster import BRISK, Cluster
 from tests.support.eventually import eventually
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.flows.graph import Condition, Graph
-from warren.scheduler.flows.graph_parser import parse
-from warren.scheduler.flows.judge import Outcome, judge
 from warren.scheduler.node import SchedulerNode
-from warren.sql.run_status import FINAL
+from warren.sql.run_status import OPEN
 
 pytestmark = pytest.mark.parametrize("cluster", ["real"], indirect=True)
-
-#: What the nodes' handlers make of them.
-FATE = {"noop": Outcome.SUCCEEDED, "echo": Outcome.SUCCEEDED, "fail": Outcome.FAILED}
-
-
-def random_graph(chance: random.Random, nodes: int) -> Graph:
-    names = [f"n{number}" for number in range(nodes)]
-    said = {}
-    for number, name in enumerate(names):
-        before = chance.sample(names[:number], chance.randint(0, min(number, 3)))
-        after = {other: chance.choice(list(Condition)).value for other in before}
-        job_name = chance.choice(["noop", "echo", "fail"])
-        said[name] = {"job": job_name, "after": after, "join": chance.choice(["all", "any"])}
-    return parse(said)
-
-
-def due_outcomes(graph: Graph) -> dict[str, str]:
-    verdict = judge(graph, {}, lambda node: FATE[node.job])
-    bypassed = dict.fromkeys(verdict.bypassed, Outcome.BYPASSED)
-    return {name: outcome.value for name, outcome in (verdict.at_once | bypassed).items()}
 
 
 def dies_after(cluster: Cluster, node: SchedulerNode, ends: int) -> None:
@@ -53,29 +32,33 @@ def dies_after(cluster: Cluster, node: SchedulerNode, ends: int) -> None:
 
 def test_flows_end_as_judged_although_schedulers_die_between_the_ends(cluster: Cluster) -> None:
     chance = random.Random(1)
-    graphs = {f"f{number}": random_graph(chance, 12) for number in range(6)}
+    flows = [new_flow(1, number) for number in range(8)]
     # No executor counts as dead because the machine is slow.
     cluster.timeouts = replace(BRISK, dead_after=60.0)
-    handlers = [job(name, name, concurrency=8) for name in FATE]
-    cluster.apply(*handlers, *(flow(name, graph.to_mapping()) for name, graph in graphs.items()))
+    for one in flows:
+        nodes = {node.name: node.said() for node in one.flow.values()}
+        jobs = [job(node.job, "random", concurrency=8) for node in one.flow.values()]
+        cluster.apply(*jobs, flow(one.name, nodes, retries=one.retries))
     first, second = cluster.scheduler(), cluster.scheduler()
     cluster.executor()
     cluster.wait_online()
     dies_after(cluster, first, ends=chance.randint(1, 10))
 
-    run_ids = {name: cluster.trigger(name) for name in graphs}
+    for one in flows:
+        cluster.trigger(one.name)
     eventually(lambda: len(cluster.runs(kind="NODE")) > 12)
     cluster.crash(first)
     dies_after(cluster, second, ends=chance.randint(12, 20))
     cluster.scheduler()
     eventually(lambda: cluster.mortals[id(second)].is_dead)
     cluster.crash(second)
-    eventually(lambda: all(cluster.run(run_id).status in FINAL for run_id in run_ids.values()))
+    eventually(lambda: not [run for run in cluster.runs() if run.status in OPEN])
 
-    for name, run_id in run_ids.items():
-        rows = nodes_of(cluster, run_id)
-        outcomes = {node: row.outcome for node, row in rows.items()}
-        assert outcomes == due_outcomes(graphs[name]), [row.reason for row in rows.values()]
+    ids = {row.name: row.id for row in cluster.jobs()}
+    by_id = {ids[one.name]: one for one in flows}
+    runs = flow_runs(cluster.database, rows_of(cluster.database, by_id), by_id)
+    assert [run.attempt for run in runs].count(0) == len(flows)
+    assert list(mistakes(runs)) == []
     started = [start["run"] for start in cluster.starts()]
     assert len(started) == len(set(started))
     report = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC")
