@@ -14,7 +14,7 @@ APP = "soak"
 #: The limit that jobs share.
 LIMIT, LIMIT_AT_ONCE = "shared", 3
 #: How many backfills a job has at once, how many runs of each, and how far its due times are apart.
-BACKFILLS, FILLED_AT_ONCE, FILLED_MS = 1, 3, 20 * 60_000
+BACKFILLS, FILLED_AT_ONCE, FILLED_MS = 2, 3, 20 * 60_000
 #: Runs a second of one mix, on three executors.
 MIX_RATE = 10.0
 
