@@ -10,6 +10,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ApiError",
     "AsyncClient",
+    "CallFailed",
     "Client",
     "JobContext",
     "JobStopped",
@@ -32,6 +33,7 @@ _OFFERED = {
     "job": "warren.executor.handlers.handler_registry",
     "JobContext": "warren.executor.handlers.context",
     "JobStopped": "warren.executor.handlers.context",
+    "CallFailed": "warren.executor.handlers.context",
     "Retry": "warren.executor.handlers.declarations",
     "RetryLater": "warren.executor.handlers.context",
     "Schedule": "warren.executor.handlers.declarations",

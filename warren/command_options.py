@@ -87,7 +87,7 @@ def examples(*lines: str) -> str:
     return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
-def _read_values(
+def read_values(
     _context: click.Context, _option: click.Parameter, given: Sequence[str]
 ) -> dict[str, Any]:
     """Return values by name; each is JSON, or else a text."""
@@ -127,6 +127,6 @@ param_values = click.option(
     "values",
     metavar="NAME=VALUE",
     multiple=True,
-    callback=_read_values,
+    callback=read_values,
     help="Set one of the handler's params; may be repeated. VALUE is JSON, or else a text.",
 )

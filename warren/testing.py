@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,7 +26,14 @@ from zoneinfo import ZoneInfo
 
 from warren.broker.messages.values import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
-from warren.executor.handlers.context import JobContext, JobStopped, NotATypeOfParams, Params
+from warren.executor.handlers.context import (
+    CallFailed,
+    JobContext,
+    JobStopped,
+    NotATypeOfParams,
+    Params,
+    Wait,
+)
 from warren.executor.handlers.outcomes import describe, message_and_result
 from warren.executor.handlers.params import checked, encode, params_of
 
@@ -70,6 +78,7 @@ def run(
     shard: tuple[int, int] = (0, 1),
     kind: str = "MANUAL",
     run_date: str | date | None = None,
+    results: Mapping[str, object] | None = None,
 ) -> Done:
     """Call a handler as a job process would, and return how its run ended.
 
@@ -84,6 +93,8 @@ def run(
         shard: index and number of shards, such as (0, 3).
         kind: what the run came from, such as "CRON" or "RETRY".
         run_date: the date that the run is about, such as "2026-12-01"; None = the day of `at`.
+        results: by job, the results of the runs that the handler calls and waits for; an exception
+            is raised. One that is missing is a CallFailed.
 
     Raises:
         ValueError: `at` has no zone, `run_date` is no date, there is no such attempt or shard, or
@@ -101,6 +112,11 @@ def run(
         param = encode(params)
     due = _instant(at)
     called: list[Called] = []
+
+    def on_call(*asked: Any) -> Wait:
+        called.append(Called(*checked(*asked)))
+        return partial(_result, results or {}, called[-1].job)
+
     context = JobContext(
         job_id=1,
         run_id=1,
@@ -111,7 +127,7 @@ def run(
         shard_total=total,
         scheduled_at=due,
         run_date=date.fromisoformat(str(run_date)) if run_date else due.date(),
-        on_call=lambda *asked: called.append(Called(*checked(*asked))),
+        on_call=on_call,
     )
     output = io.StringIO()
     returned, error, result = None, None, ""
@@ -140,6 +156,16 @@ def run(
         error=error,
         called=called,
     )
+
+
+def _result(results: Mapping[str, object], job: str, _timeout: float | None) -> Any:
+    if job not in results:
+        words = f"nothing runs here: give the result of job {job!r} as results={{{job!r}: …}}"
+        raise CallFailed(words, status="REFUSED", run_id=0)
+    result = results[job]
+    if isinstance(result, BaseException):
+        raise result
+    return result
 
 
 def _params_of(handler: Handler) -> Params | None:

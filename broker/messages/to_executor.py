@@ -8,6 +8,7 @@ from warren.broker.messages.values import (
     NORMAL,
     Block,
     BootId,
+    CallEnd,
     Message,
     Natural,
     Seconds,
@@ -168,6 +169,14 @@ class StillOpen(Message, frozen=True, kw_only=True):
     open_ids: tuple[Natural, ...]
 
 
+class CallEnded(Message, frozen=True, kw_only=True):
+    """Answers `WhichEnded`, if the run of that call is over or there is none."""
+
+    run_id: Natural
+    number: Natural
+    end: CallEnd
+
+
 class Drain(Message, frozen=True, kw_only=True):
     """Asks a boot to take no new runs, finish the running ones however long they take, and exit."""
 
@@ -175,7 +184,7 @@ class Drain(Message, frozen=True, kw_only=True):
 
 
 #: The commands of schedulers to a boot.
-Command = Welcome | Refused | Kill | StillOpen | Drain
+Command = Welcome | Refused | Kill | StillOpen | CallEnded | Drain
 #: The questions of schedulers and consoles to a boot, sent through the exchange of questions.
 Question = Beat | IdleBeat | Know | ReadLog
 

@@ -219,6 +219,24 @@ class WhichOpen(Message, frozen=True, kw_only=True):
     run_ids: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=OPEN_LIMIT)]
 
 
+class CallName(msgspec.Struct, frozen=True, kw_only=True):
+    """A call of a run: the caller with its trigger's `identity`, the call's number, and the job."""
+
+    run_id: Natural
+    identity: Natural
+    number: Annotated[int, msgspec.Meta(ge=1, le=CALLS_LIMIT)]
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_NAME_LIMIT)]
+
+
+class WhichEnded(Message, frozen=True, kw_only=True):
+    """Asks how the run of a call has ended, for which its caller waits. It may get lost."""
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    call: CallName
+
+
 # -- heartbeats ---------------------------------------------------------------------------
 
 
@@ -323,5 +341,13 @@ class Canary(Message, frozen=True, kw_only=True):
 Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
 
 ToScheduler = (
-    Answer | Callback | Progressed | WhichOpen | Heartbeat | Goodbye | CatalogueAnswer | Canary
+    Answer
+    | Callback
+    | Progressed
+    | WhichOpen
+    | WhichEnded
+    | Heartbeat
+    | Goodbye
+    | CatalogueAnswer
+    | Canary
 )

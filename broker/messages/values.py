@@ -73,6 +73,19 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: Annotated[str, msgspec.Meta(max_length=PROGRESS_TEXT_LIMIT)] = ""
 
 
+class CallEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a run that another one has called has ended; `result` is JSON.
+
+    `run_id` 0: nothing runs, as the call was refused. `is_fine`: it succeeded or was skipped.
+    """
+
+    run_id: Natural = 0
+    status: str = ""
+    is_fine: bool = False
+    message: Annotated[str, msgspec.Meta(max_length=MESSAGE_LIMIT)] = ""
+    result: Annotated[str, msgspec.Meta(max_length=RESULT_LIMIT)] = ""
+
+
 class Outcome(StrEnum):
     """How a run ended, as its executor saw it."""
 

@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted
-from warren.broker.messages.values import Progress
+from warren.broker.messages.values import CallEnd, Progress
 from warren.broker.transport import Publisher
 from warren.executor.boot_context import BootContext
-from warren.executor.fork_server.frames import Call
+from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.records import CallKey
 from warren.executor.lanes.active_runs import ActiveRuns
@@ -22,6 +22,7 @@ from warren.executor.messaging.outbox import Outbox
 from warren.executor.messaging.reports import ProgressReports
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.requests.awaited_calls import AwaitedCalls
 from warren.executor.requests.command_handler import CommandHandler
 from warren.executor.requests.intake import EarlyKills, Intake
 from warren.executor.requests.query_responder import QueryResponder
@@ -46,6 +47,9 @@ class Hooks(Protocol):
 
     def run_called(self, call: Call, then: Callable[[], None]) -> None:
         """Keep what a run asks for."""
+
+    def run_awaits(self, call: Await) -> CallEnd | None:
+        """Return how the run of a call has ended; None = nobody has told yet."""
 
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
@@ -90,6 +94,7 @@ class Roles:
     heartbeats: HeartbeatThread
     progress: ProgressReports
     reporting: Reporting
+    awaited: AwaitedCalls
 
 
 def assemble(context: BootContext, hooks: Hooks) -> Roles:
@@ -106,6 +111,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
             hooks.run_moved,
             hooks.run_progressed,
             hooks.run_called,
+            hooks.run_awaits,
         ),
         script_folder=context.script_folder,
         notes_folder=context.notes_folder,
@@ -158,6 +164,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         load=load,
         readiness=readiness,
     )
+    awaited = AwaitedCalls(sender, clock.monotonic)
     commands = CommandHandler(
         context,
         active_runs=active_runs,
@@ -165,6 +172,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         early_kills=early_kills,
         contact=contact,
         answers=answers,
+        awaited=awaited,
     )
     return Roles(
         slots=slots,
@@ -182,6 +190,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         heartbeats=_make_heartbeats(context, hooks),
         progress=ProgressReports(sender, clock.monotonic),
         reporting=reporting,
+        awaited=awaited,
     )
 
 

@@ -21,7 +21,7 @@ from warren.broker.messages.to_executor import (
     Welcome,
 )
 from warren.broker.messages.to_scheduler import Finished, Goodbye, Heartbeat, NotStarted, WhichOpen
-from warren.broker.messages.values import Progress
+from warren.broker.messages.values import CallEnd, Progress
 from warren.broker.reasons.codes import Why
 from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm
@@ -30,7 +30,7 @@ from warren.executor.core.assembly import assemble, make_inbox
 from warren.executor.core.startup import Startup
 from warren.executor.core.watch import HeartbeatComposer, Watch
 from warren.executor.errors import JournalFailed
-from warren.executor.fork_server.frames import Call
+from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.records import CallKey
 from warren.executor.messaging.inbox import Arrival, deliveries_of
 from warren.executor.run_life import Event
@@ -108,6 +108,11 @@ class Core:
         run = self._active_runs.running(call.run_id)
         if run is not None:
             self._roles.reporting.called(call, run.trigger.boot_id, then)
+
+    def run_awaits(self, call: Await) -> CallEnd | None:
+        """Return how the run of a call has ended; None = nobody has told yet."""
+        run = self._active_runs.running(call.run_id)
+        return None if run is None else self._roles.awaited.end_of(call, run.trigger.identity)
 
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None

@@ -1,9 +1,10 @@
 """The channel between a job process and its executor, as the job process sees it.
 
 It tells results, what it gives back, how far a run is and what a run calls; it is told what to run,
-and that what a run calls is kept.
+that what a run calls is kept, and how that has ended.
 """
 
+import math
 import os
 import threading
 import time
@@ -11,16 +12,21 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import count
+from typing import Any
 
-from warren.broker.messages.values import CALLS_LIMIT, PROGRESS_TEXT_LIMIT, Progress
+import msgspec
+
+from warren.broker.messages.values import CALLS_LIMIT, PROGRESS_TEXT_LIMIT, CallEnd, Progress
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.script_process import write_all
 from warren.executor.fork_server.termination import BETWEEN, WAITING, Termination, WaitInterrupted
-from warren.executor.handlers.context import OnCall
+from warren.executor.handlers.context import CallFailed, OnCall, Wait
 from warren.executor.handlers.outcomes import clean
 
 #: The shortest time between two reports of a run's progress.
 _PROGRESS_SECONDS = 1.0
+#: Seconds between two looks whether a called run is over.
+_SHORTEST_LOOK, _LONGEST_LOOK = 0.02, 0.5
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384
 
@@ -79,6 +85,8 @@ class Orders:
         self._unread = b""
         self._put_by: deque[frames.ToJobProcess] = deque()
         self._calling = threading.Lock()
+        #: The run that may call, and whether it has.
+        self._run_id, self._has_called = 0, False
 
     def next(self) -> frames.ToJobProcess | None:
         """Wait for an order; return None when the executor is gone or SIGTERM arrived."""
@@ -96,33 +104,83 @@ class Orders:
 
     def call_of(self, run_id: int) -> OnCall:
         """Return what sends a run's calls, and waits until each is kept; any thread may call it."""
+        self._run_id = run_id
         return partial(self._call, run_id, count(1))
 
     def _call(
         self, run_id: int, numbers: Iterator[int], job: str, params: object, param: str | None
-    ) -> None:
+    ) -> Wait:
         from warren.executor.handlers.params import checked  # noqa: PLC0415 - most runs call nobody
 
-        if os.getpid() != self._pid:  # a child of the handler shares the channel
-            raise RuntimeError("expected the handler's own process to call, got: a forked one")
+        self._check_process()
         name, text = checked(job, params, param)
         with self._calling:
+            self._check_run(run_id)
+            self._has_called = True
             number = next(numbers)
             if number > CALLS_LIMIT:
                 raise ValueError(f"expected at most {CALLS_LIMIT} calls of a run, got: another")
             self._answers.send(frames.Call(run_id=run_id, number=number, job=name, param=text))
-            self._await(frames.Kept(run_id=run_id, number=number))
+            self._await(frames.Kept, run_id, number)
+        return partial(self._result, frames.Await(run_id=run_id, number=number, job=name))
 
-    def _await(self, kept: frames.Kept) -> None:
+    def end_calls(self) -> None:
+        """Let no thread that a run has left call or wait for it, and read what comes later."""
+        if self._has_called:
+            with self._calling:
+                self._run_id, self._has_called = 0, False
+
+    def _check_run(self, run_id: int) -> None:
+        if run_id != self._run_id:
+            raise RuntimeError("expected a run that goes on to call, got: one that is over")
+
+    def _check_process(self) -> None:
+        if os.getpid() != self._pid:  # a child of the handler shares the channel
+            raise RuntimeError("expected the handler's own process to call, got: a forked one")
+
+    def _result(self, call: frames.Await, timeout: float | None) -> Any:
+        """Wait for the run of a call; return its result."""
+        from warren.broker.messages.values import result_value  # noqa: PLC0415 - as above
+
+        self._check_process()
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
+        pause = _SHORTEST_LOOK
+        end = None
+        try:
+            while (end := self._state(call)) is None:
+                if (left := deadline - time.monotonic()) <= 0:
+                    raise TimeoutError(f"the run of job {call.job} is not over after {timeout} s")
+                time.sleep(min(pause, left))
+                pause = min(_LONGEST_LOOK, pause * 1.5)
+        finally:
+            if end is None:
+                self._answers.send(msgspec.structs.replace(call, is_over=True))
+        if end.is_fine:
+            return result_value(end.result)
+        words = f"run {end.run_id} of job {call.job} {end.status}"
+        words = words if end.run_id else f"the call of job {call.job} was refused"
+        raise CallFailed(f"{words}: {end.message}", status=end.status, run_id=end.run_id)
+
+    def _state(self, call: frames.Await) -> CallEnd | None:
+        with self._calling:
+            self._check_run(call.run_id)
+            self._answers.send(call)
+            state = self._await(frames.CallState, call.run_id, call.number)
+        assert isinstance(state, frames.CallState)
+        return state.end
+
+    def _await(
+        self, kind: type[frames.Kept | frames.CallState], run_id: int, number: int
+    ) -> frames.Kept | frames.CallState:
         while True:
             while b"\n" not in self._unread:
                 if self._answers.is_closed or not self._read():
                     raise RuntimeError("expected the executor to keep a call, got: it is gone")
             order = self._take()
-            if order == kept:
-                return
-            if not isinstance(order, frames.Kept):  # or that of a call that SIGTERM interrupted
+            if not isinstance(order, frames.Kept | frames.CallState):
                 self._put_by.append(order)
+            elif isinstance(order, kind) and (order.run_id, order.number) == (run_id, number):
+                return order  # others answer what SIGTERM has interrupted
 
     def _read(self) -> bool:
         data = os.read(self._channel, _READ_BYTES)

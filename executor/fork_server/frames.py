@@ -16,6 +16,7 @@ from warren.broker.messages.values import (
     MESSAGE_LIMIT,
     PARAM_BYTES,
     RESULT_LIMIT,
+    CallEnd,
     Outcome,
     Progress,
     RetrySeconds,
@@ -161,6 +162,14 @@ class Kept(Frame, frozen=True, kw_only=True):
     number: int
 
 
+class CallState(Frame, frozen=True, kw_only=True):
+    """How the run of a call has ended; None = it is not over, or nobody knows yet."""
+
+    run_id: int
+    number: int
+    end: CallEnd | None
+
+
 class End(Frame, frozen=True, kw_only=True):
     """Exit."""
 
@@ -209,6 +218,18 @@ class Call(Frame, frozen=True, kw_only=True, omit_defaults=True):
     param: Annotated[str, msgspec.Meta(max_length=PARAM_BYTES)] | None = None
 
 
+class Await(Frame, frozen=True, kw_only=True, omit_defaults=True):
+    """A run waits for the run of its call, and for a `CallState`; `is_over`: it does not any more.
+
+    While it waits, it holds no slot.
+    """
+
+    run_id: int
+    number: Annotated[int, msgspec.Meta(ge=1, le=CALLS_LIMIT)]
+    job: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_NAME_LIMIT)]
+    is_over: bool = False
+
+
 class Withheld(Frame, frozen=True, kw_only=True):
     """The runs of this batch that have not begun will not begin."""
 
@@ -217,8 +238,8 @@ class Withheld(Frame, frozen=True, kw_only=True):
 
 ToZygote = Fork | Signal | KeepSpares | Ping
 FromZygote = Importing | HandlersLoaded | LoadFailed | Forked | Exited | SparesFailing | Pong
-ToJobProcess = Run | Kept | End
-FromJobProcess = Result | Told | Call | Withheld
+ToJobProcess = Run | Kept | CallState | End
+FromJobProcess = Result | Told | Call | Await | Withheld
 
 #: Longest packet between executor and zygote, in bytes: the JSON Schema of a handler, quoted, and
 #: the rest. Job results do not go this way.
@@ -232,6 +253,7 @@ _STARTS = (
     b'{"type":"Result","run_id":',
     b'{"type":"Told","run_id":',
     b'{"type":"Call","run_id":',
+    b'{"type":"Await","run_id":',
     b'{"type":"Withheld","batch":',
 )
 

@@ -226,6 +226,7 @@ class RunLoop:
         self._is_ending = self._is_ending or self._answers.is_closed
         if order.shared and self._process_state.has_other_limits():
             self._is_ending = True
+        self._orders.end_calls()
         written = self._output.end()
         if not self._is_ending:
             self._output.release_log()

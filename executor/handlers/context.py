@@ -56,11 +56,46 @@ def _ignore(_done: float, _total: float | None, _text: str) -> None:
     pass
 
 
+class CallFailed(Exception):
+    """The run that was called did not succeed; `status` is how it ended, REFUSED = nothing ran.
+
+    `run_id` is the attempt that decided, 0 = none.
+    """
+
+    def __init__(self, message: str, *, status: str, run_id: int) -> None:
+        super().__init__(message)
+        self.status = status
+        self.run_id = run_id
+
+
+#: Waits for the run of a call up to so many seconds, None = for ever, and returns its result.
+Wait: TypeAlias = Callable[[float | None], Any]
 #: Stores a call: the job's name, its params, and its param as a text instead.
-OnCall: TypeAlias = Callable[[str, object, str | None], None]
+OnCall: TypeAlias = Callable[[str, object, str | None], Wait]
 
 
-def _refuse_call(_job: str, _params: object, _param: str | None) -> None:
+@dataclass(frozen=True, slots=True)
+class CalledRun:
+    """A run that a handler has called; `job` is its job's name."""
+
+    job: str
+    _wait: Wait = field(repr=False, compare=False)
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait until the run is over, with its retries and shards, and return its result.
+
+        The caller holds no slot meanwhile. Without a `timeout` in seconds it waits as long as its
+        own job's timeout allows. After a retry of the caller, this is the result of the same run.
+
+        Raises:
+            CallFailed: it did not succeed, or the call was refused.
+            TimeoutError: it is not over after `timeout` seconds; it continues.
+
+        """
+        return self._wait(timeout)
+
+
+def _refuse_call(_job: str, _params: object, _param: str | None) -> NoReturn:
     raise RuntimeError("expected a run of an executor, which keeps what it calls, got: none")
 
 
@@ -147,12 +182,12 @@ class JobContext:
             )
         self.on_progress(float(done), None if total is None else float(total), str(text))
 
-    def call(self, job: str, params: object = None, *, param: str | None = None) -> None:
+    def call(self, job: str, params: object = None, *, param: str | None = None) -> CalledRun:
         """Ask for a run of another job of the same app; return once the request cannot get lost.
 
-        It does not wait for that run. A retry of this run repeats no call: the n-th call of a due
-        time and shard is planned once. If the schedulers refuse a call, for example because the job
-        is stopped, this run's page and an alarm say so.
+        It does not wait for that run; `result` of what it returns does. A retry of this run repeats
+        no call: the n-th call of a due time and shard is planned once. If the schedulers refuse a
+        call, for example because the job is stopped, this run's page and an alarm say so.
 
         Args:
             job: its name.
@@ -165,7 +200,7 @@ class JobContext:
             RuntimeError: it is called in a process that the handler has forked.
 
         """
-        self.on_call(job, params, param)
+        return CalledRun(job, self.on_call(job, params, param))
 
     def fail(self, message: str, *, retry: bool = True) -> NoReturn:
         """End the run as FAILED with exactly this message, whatever the handler does afterwards.

@@ -13,12 +13,12 @@ from typing import NamedTuple, Protocol
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Progress
+from warren.broker.messages.values import CallEnd, Progress
 from warren.broker.process_use import ProcessUse
 from warren.broker.reasons.codes import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.fork_server import PROCESS_LIMIT
-from warren.executor.fork_server.frames import Call
+from warren.executor.fork_server.frames import Await, Call
 from warren.executor.run_life import Event
 
 
@@ -208,6 +208,11 @@ def _ignore(_run_id: int, _event: object) -> None:
     """Do nothing, for slots that hand nothing ahead or report no progress."""
 
 
+def _know_nothing(_call: Await) -> CallEnd | None:
+    """Know of no end, for slots whose runs call nobody."""
+    return None
+
+
 def _keep(_call: Call, then: Callable[[], None]) -> None:
     """Do as if a call were kept, for slots whose runs call nobody."""
     then()
@@ -222,7 +227,7 @@ class SlotEvents:
     before, NOT_BEGUN if it was not reached after all, or HANDED_BACK if it has not been reached and
     will not be. `progressed` is how far a run is.
     `called(call, then)` says that a run asks for another one; `then` is to be called once that
-    cannot get lost.
+    cannot get lost. `awaited(call)` returns how the run of a call has ended, None = not yet known.
     """
 
     started: Callable[[int], None]
@@ -231,6 +236,7 @@ class SlotEvents:
     moved: Callable[[int, Event], None] = _ignore
     progressed: Callable[[int, Progress], None] = _ignore
     called: Callable[[Call, Callable[[], None]], None] = _keep
+    awaited: Callable[[Await], CallEnd | None] = _know_nothing
 
 
 class SlotsFactory(Protocol):

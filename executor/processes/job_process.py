@@ -4,7 +4,7 @@ import asyncio
 import signal
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -159,6 +159,8 @@ class SlotRun:
     stop: Stop | None = None
     grace_seconds: float = 0
     has_called: bool = False
+    #: The calls whose runs it waits for; while there are some, it holds no slot.
+    awaited: set[int] = field(default_factory=set)
     result: frames.Result | None = None
     exit: Exit | None = None
     process: "JobProcess | None" = None
@@ -269,6 +271,10 @@ class JobProcess:
         """Tell a run that what it has called is kept."""
         kept = frames.Kept(run_id=call.run_id, number=call.number)
         self._channel.send(frames.encode_line(kept))
+
+    def tell(self, state: frames.CallState) -> None:
+        """Tell a run how what it has called has ended."""
+        self._channel.send(frames.encode_line(state))
 
     def read(self) -> None:
         """Take the answers that have come."""

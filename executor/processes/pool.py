@@ -272,7 +272,11 @@ class Pool:
                 pass
 
     def _has_room(self) -> bool:
-        return len(self._processes) < self._options.count + self._idle_limit.most
+        most = self._options.count + self._idle_limit.most
+        if len(self._processes) < most:
+            return True
+        awaiting = sum(bool(each.run and each.run.awaited) for each in self._processes.values())
+        return len(self._processes) - awaiting < most
 
     def _find_idle(self, run: SlotRun) -> JobProcess | None:
         if run.needs_own_process or run.owner is None:

@@ -67,8 +67,13 @@ class SlotRuns:
         }
 
     def __len__(self) -> int:
-        """Return how many slots are taken."""
+        """Return how many runs are in slots, or wait for what they have called."""
         return len(self._runs)
+
+    @property
+    def awaiting_count(self) -> int:
+        """How many runs wait for what they have called, and leave their slots to others."""
+        return sum(bool(run.awaited) for run in self._runs.values())
 
     @property
     def ids(self) -> KeysView[int]:
@@ -161,10 +166,27 @@ class SlotRuns:
                 self._report_started(run)
                 run.has_called = True
                 self._events.called(answer, partial(process.keep, answer))
+        elif isinstance(answer, frames.Await):
+            if run is not None and run.trigger.run_id == answer.run_id:
+                self._wait_for(run, process, answer)
         elif run is not None and run.trigger.run_id == answer.run_id:
             self._report_started(run)  # the answer may arrive before `Forked`
             run.result = answer
             self._happens(self._answered(process, answer), run)
+
+    def _wait_for(self, run: SlotRun, process: JobProcess, call: frames.Await) -> None:
+        """Tell a run how its call has ended; until then, it leaves its slot to others."""
+        if call.is_over:
+            run.awaited.discard(call.number)
+            return
+        end = self._events.awaited(call)
+        process.tell(frames.CallState(run_id=call.run_id, number=call.number, end=end))
+        if end is not None:
+            run.awaited.discard(call.number)
+        elif call.number not in run.awaited:
+            run.awaited.add(call.number)
+            self._look_ahead.recall(process)
+            self._events.ready()
 
     def _answered(self, process: JobProcess, result: frames.Result) -> SlotEvent:
         """Return what a result means for its run."""

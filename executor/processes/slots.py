@@ -137,7 +137,8 @@ class Slots(SlotPool):
         """How many runs could be started now; 0 while there is no zygote."""
         if not self._supervisor.is_ready or self._closed is not None:
             return 0
-        return max(0, self._options.count - len(self._runs))
+        taken = len(self._runs) - self._runs.awaiting_count
+        return max(0, self._options.count - taken)
 
     @property
     def running(self) -> KeysView[int]:

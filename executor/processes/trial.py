@@ -4,18 +4,19 @@ import asyncio
 import signal
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TextIO
 
 import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import CallEnd, Outcome
 from warren.broker.reasons.codes import Why
 from warren.executor.disk import open_regular
-from warren.executor.fork_server.frames import Call
+from warren.executor.fork_server.frames import Await, Call
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
@@ -44,6 +45,7 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     terminal: str = "",
     is_post_mortem: bool = False,
     check_param: Callable[[str, str], None] = lambda _schema, _param: None,
+    results: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
     """Run a handler so many times, as an executor would; write the output to `out` as it appears.
 
@@ -52,7 +54,8 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     are due now. `run_date` is YYYY-MM-DD; empty = that day in UTC. `breakpoint()` stops on the
     `terminal`, if one is named, and a failure too if it `is_post_mortem`. `check_param` gets the
     JSON Schema of the handler's params, if it has one, and the param; what it raises ends the trial
-    before the first run. Returns the exit status: 0 if all runs succeeded, otherwise 1.
+    before the first run. `results` are those of called runs, by job, as JSON. Returns the exit
+    status: 0 if all runs succeeded, otherwise 1.
 
     Raises:
         HandlersError: the handlers cannot be loaded.
@@ -79,7 +82,8 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
             terminal=terminal,
             hooks=(_POST_MORTEM,) if is_post_mortem else (),
         )
-        trial = _Trial(source, RunLogs(Path(folder)), out, options, runner.get_loop())
+        logs = RunLogs(Path(folder))
+        trial = _Trial(source, logs, out, options, runner.get_loop(), results=results)
         return runner.run(_try(trial, trigger, runs, check_param))
 
 
@@ -113,7 +117,10 @@ class _Trial:
         out: TextIO,
         options: SlotOptions,
         loop: asyncio.AbstractEventLoop,
+        *,
+        results: Mapping[str, str],
     ) -> None:
+        self._results = results
         self._logs = logs
         self._out = out
         self._loop = loop
@@ -126,7 +133,11 @@ class _Trial:
             options,
             loop=loop,
             events=SlotEvents(
-                lambda _run_id: None, self._finish, self._ready.set, called=self._note_call
+                lambda _run_id: None,
+                self._finish,
+                self._ready.set,
+                called=self._note_call,
+                awaited=self._result_of,
             ),
         )
         self.is_stopped = False
@@ -179,6 +190,13 @@ class _Trial:
         param = "its own param" if call.param is None else f"param {call.param}"
         self._out.write(f"called, but not run in a trial: job {call.job} with {param}\n")
         then()
+
+    def _result_of(self, call: Await) -> CallEnd:
+        result = self._results.get(call.job)
+        if result is None:
+            words = f"nothing runs in a trial: give its result by --result {call.job}=…"
+            return CallEnd(status=Outcome.REFUSED, message=words)
+        return CallEnd(run_id=1, status=Outcome.SUCCEEDED, is_fine=True, result=result)
 
     def _finish(
         self,

@@ -7,13 +7,22 @@ from functools import partial
 import msgspec
 
 from warren.broker.errors import Malformed
-from warren.broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, StillOpen
+from warren.broker.messages.to_executor import (
+    Beat,
+    CallEnded,
+    IdleBeat,
+    Kill,
+    Know,
+    ReadLog,
+    StillOpen,
+)
 from warren.broker.messages.to_scheduler import LogChunk
 from warren.broker.messages.values import Message
 from warren.broker.reasons.stored import from_json
 from warren.executor.boot_context import BootContext
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.messaging.contact import Contact
+from warren.executor.requests.awaited_calls import AwaitedCalls
 from warren.executor.requests.intake import EarlyKills, Intake
 from warren.executor.requests.query_responder import QueryResponder
 
@@ -36,6 +45,7 @@ class CommandHandler:
         early_kills: EarlyKills,
         contact: Contact,
         answers: QueryResponder,
+        awaited: AwaitedCalls,
     ) -> None:
         self._identity = context.identity
         self._loop = context.loop
@@ -46,6 +56,7 @@ class CommandHandler:
         self._early_kills = early_kills
         self._contact = contact
         self._responder = answers
+        self._awaited = awaited
 
     def handle(self, message: Message) -> None:
         """Execute a command or answer a question; a failure does not affect the others."""
@@ -60,6 +71,8 @@ class CommandHandler:
                 self._kill(message)
             case StillOpen():
                 self._resume(message)
+            case CallEnded():
+                self._awaited.note(message)
             case Beat():
                 self._responder.beat(message)
             case IdleBeat():

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.boot import Boot
 from warren.broker.errors import BadMessage, Oversized
-from warren.broker.messages.to_executor import StillOpen
+from warren.broker.messages.to_executor import CallEnded, StillOpen
 from warren.broker.messages.to_scheduler import (
     Callback,
     Called,
@@ -26,6 +26,7 @@ from warren.broker.messages.to_scheduler import (
     Progressed,
     Report,
     Started,
+    WhichEnded,
     WhichOpen,
 )
 from warren.broker.reasons.codes import Why
@@ -33,7 +34,7 @@ from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.bisection import bisect
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
-from warren.scheduler.completion.calls import ReportedCall
+from warren.scheduler.completion.calls import ReportedCall, end_of_call
 from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, identity_of, plausible_instant
 from warren.scheduler.membership.boot_accounts import BootAccounts
@@ -159,6 +160,8 @@ class Callbacks:
         items = []
         if isinstance(message, WhichOpen):
             self._answer(message)
+        elif isinstance(message, WhichEnded):
+            self._answer_call(message)
         elif isinstance(message, Progressed):
             self._note(message)
         else:
@@ -167,9 +170,11 @@ class Callbacks:
         self._held.append(delivery)
         self._items += items
 
-    def _open(self, delivery: Delivery) -> Callback | Progressed | WhichOpen:
-        message: Callback | Progressed | WhichOpen = self._sealer.open(
-            delivery, expect=Callback | Progressed | WhichOpen, direction=Direction.FROM_EXECUTOR
+    def _open(self, delivery: Delivery) -> Callback | Progressed | WhichOpen | WhichEnded:
+        message: Callback | Progressed | WhichOpen | WhichEnded = self._sealer.open(
+            delivery,
+            expect=Callback | Progressed | WhichOpen | WhichEnded,
+            direction=Direction.FROM_EXECUTOR,
         )
         boot = Boot(message.app, message.address, message.boot_id)
         if not self._accounts.knows(boot):
@@ -345,6 +350,22 @@ class Callbacks:
             valid_seconds=ANSWER_SECONDS,
         )
         self._commands.send([command])
+
+    def _answer_call(self, question: WhichEnded) -> None:
+        """Answer a run that waits for what it has called, if that is over."""
+        boot = Boot(question.app, question.address, question.boot_id)
+        app_id = self._context.app_names.id_of(question.app)
+        asking = SentTo(app_id, question.address, question.boot_id)
+        call = question.call
+        try:
+            end = self._context.database.read(lambda session: end_of_call(session, call, asking))
+        except DatabaseUnavailable as error:
+            log.warning("question_not_answered", address=question.address, error=str(error))
+            return  # the executor asks again
+        if end is not None:
+            answer = CallEnded(run_id=call.run_id, number=call.number, end=end)
+            command = AddressedCommand(boot=boot, message=answer, valid_seconds=ANSWER_SECONDS)
+            self._commands.send([command])
 
 
 def _sent_to(row: RoutedRun) -> SentTo:

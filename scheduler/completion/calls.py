@@ -12,12 +12,13 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.to_scheduler import Called
+from warren.broker.messages.to_scheduler import Called, CallName
+from warren.broker.messages.values import CallEnd
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import from_json, to_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, RefusedCall
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.completion.end import identity_of
+from warren.scheduler.completion.end import identity_of, tick_end
 from warren.scheduler.jobs.new_run import calendars_for_runs, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
@@ -27,10 +28,12 @@ from warren.sql.alarms import alarms
 from warren.sql.ids import RunIds
 from warren.sql.jobs import jobs
 from warren.sql.jobs.jobs import CallableJob
-from warren.sql.run_status import Kind
+from warren.sql.listings import ledger, recent
+from warren.sql.run_status import FINE, Kind, RunStatus
 from warren.sql.runs import calls, planning
 from warren.sql.runs.calls import Caller, NumberedCall
 from warren.sql.runs.successes import SentTo
+from warren.sql.runs.ticks import tick_of
 
 log = structlog.get_logger()
 
@@ -223,3 +226,47 @@ def _run(
         called_by=caller.id,
         traceparent=caller.traceparent,
     )
+
+
+def end_of_call(session: Session, call: CallName, asking: SentTo) -> CallEnd | None:
+    """Return how the run has ended that a run has called, or why nothing runs.
+
+    None: it is not over, or nobody has reported the call yet; or the caller was not sent to the
+    boot that asks.
+    """
+    caller = calls.callers(session, [call.run_id]).get(call.run_id)
+    if caller is None or _sent_to(caller) != asking:
+        return None
+    if call.identity and call.identity != identity_of(caller):
+        return None
+    called_id = calls.run_called(session, caller, call.number)
+    if called_id is None:
+        return _refused(session, call)
+    runs = ledger.of_run(session, called_id)
+    if not runs:
+        words = "it was deleted before its caller was told"
+        return CallEnd(run_id=called_id, status=RunStatus.LOST, message=words)
+    end = tick_end(tick_of(recent.run(session, called_id)), runs)
+    if end is None:
+        return None
+    decided = recent.run(session, end.deciding_id)
+    return CallEnd(
+        run_id=decided.id,
+        status=end.status,
+        is_fine=end.status in FINE,
+        message=decided.message.partition("\n")[0],
+        result=decided.result or "",
+    )
+
+
+def _refused(session: Session, call: CallName) -> CallEnd | None:
+    """Return that a call was refused, if its caller's trigger message says so."""
+    told = from_json(calls.trigger_why(session, call.run_id))
+    notes = told.facts["notes"] if told is not None and told.code is Why.NOTED else (told,)
+    assert isinstance(notes, tuple)
+    for note in notes:
+        if isinstance(note, Reason) and note.code is Why.CALL_REFUSED:
+            facts = note.facts
+            if (facts["number"], facts["job"]) == (call.number, call.job):
+                return CallEnd(status=RunStatus.REFUSED, message=str(facts["why"]))
+    return None

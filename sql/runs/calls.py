@@ -112,6 +112,18 @@ def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
     return stored & {call.run_id for call in calls}
 
 
+def run_called(session: Session, caller: Caller, number: int) -> int | None:
+    """Return the run that is kept for a call; None if there is none."""
+    tick = (caller.job_id, caller.scheduled_at, first_origin(session, caller), caller.shard_index)
+    same = _is_same(NumberedCall(*tick, number, called_by=0, run_id=0))
+    return session.execute(select(Call.run_id).where(same)).scalar_one_or_none()
+
+
+def trigger_why(session: Session, run_id: int) -> str | None:
+    """Return the reason behind a run's trigger message, as JSON; None if it has none."""
+    return session.execute(select(Run.trigger_why).where(Run.id == run_id)).scalar_one_or_none()
+
+
 def note_refusal(session: Session, run_id: int, *, text: str, why: str | None) -> None:
     """Store a run's trigger message after one of its calls was refused."""
     row = update(Run).where(Run.id == run_id)

@@ -17,7 +17,7 @@ from tests.support.moved_loop import MovedLoop
 from tests.support.processes import Process, descendants, every_process, identify
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Progress
+from warren.broker.messages.values import CallEnd, Progress
 from warren.executor.fork_server.frames import Call
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
@@ -66,6 +66,8 @@ class SlotHarness:
         self.handed_back: list[int] = []
         self.progress: dict[int, list[Progress]] = defaultdict(list)
         self.called: list[Call] = []
+        #: How the runs of called jobs have ended.
+        self.ends: dict[str, CallEnd] = {}
         #: Whether calls are kept at once; otherwise `keep_all` does that.
         self.then_kept = True
         self._unkept: list[Callable[[], None]] = []
@@ -87,6 +89,7 @@ class SlotHarness:
                 self._on_moved,
                 lambda run_id, told: self.progress[run_id].append(told),
                 self._on_called,
+                lambda call: self.ends.get(call.job),
             ),
             script_folder=script_folder,
             notes_folder=folder / "begin-notes" / "boot",

@@ -23,7 +23,8 @@ class ApiError(Exception):
         self.run_ids: list[int] = []
         self.problem = dict(problem)
         detail = str(problem.get("detail", "")) or f"status {status}"
-        errors = [entry for entry in problem.get("errors", ()) if entry.get("detail") != detail]
+        # The detail of several broken rules is all of them already.
+        errors = [each for each in problem.get("errors", ()) if each["detail"] not in detail]
         super().__init__("; ".join([detail, *map(_placed, errors)]))
 
 

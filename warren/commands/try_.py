@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.command_options import Duration, examples, param_values
+from warren.command_options import Duration, examples, param_values, read_values
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
 from warren.scheduler.jobs.param import check_param
@@ -92,6 +92,14 @@ def _read_date(_context: click.Context, _option: click.Parameter, text: str | No
     default=Kind.MANUAL.value,
     help="What the run comes from.",
 )
+@click.option(
+    "--result",
+    "results",
+    metavar="JOB=VALUE",
+    multiple=True,
+    callback=read_values,
+    help="The result of JOB, for a handler that calls it and waits. VALUE is JSON, or else a text.",
+)
 @click.option("--pdb", "is_post_mortem", is_flag=True, help="Debug a run where it has failed.")
 def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     file: str,
@@ -105,6 +113,7 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     run_date: date | None,
     attempt: int,
     kind: str,
+    results: Mapping[str, Any],
     is_post_mortem: bool,
 ) -> int:
     """Run HANDLER from FILE in a job process, without starting any services.
@@ -139,6 +148,7 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
         terminal=terminal,
         is_post_mortem=is_post_mortem,
         check_param=_check_typed,
+        results={job: json.dumps(result) for job, result in results.items()},
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import CallEnd, Outcome
 from warren.executor.fork_server.frames import Call
 
 SOURCE = """
@@ -75,6 +75,28 @@ def dies(context):
     context.call("mail")
     return "lived"
 
+@job("awaits")
+def awaits(context):
+    from warren import CallFailed
+    try:
+        return context.call("mail").result()
+    except CallFailed as failed:
+        return f"{failed} ({failed.status}, {failed.run_id})"
+
+@job("awaits.apart")
+async def apart(context):
+    import asyncio
+    asyncio.get_running_loop().run_in_executor(None, context.call("mail").result)
+    await asyncio.sleep(0.05)
+    return str(os.getpid())
+
+@job("awaits.briefly")
+def briefly(context):
+    try:
+        context.call("mail").result(timeout=0.01)
+    except TimeoutError as error:
+        return str(error)
+
 @job("waits")
 def waits(context):
     if context.param:
@@ -95,6 +117,7 @@ def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotHarness]:
 @pytest.fixture(autouse=True)
 def _forgotten(harness: SlotHarness) -> None:
     harness.called.clear()
+    harness.ends.clear()
     harness.then_kept = True
 
 
@@ -127,6 +150,53 @@ def test_a_run_goes_on_only_once_its_call_is_kept(harness: SlotHarness) -> None:
     harness.keep_all()
 
     assert harness.wait(run_id).message == "called"
+
+
+def test_a_run_that_waits_for_its_call_leaves_its_slot_to_others(harness: SlotHarness) -> None:
+    waiting = [harness.start("awaits") for _ in range(2)]
+    harness.turn(lambda: harness.slots.free == 2)
+    assert harness.run("calls").message == "called"
+    assert not set(waiting) & set(harness.finished)
+
+    harness.ends["mail"] = CallEnd(run_id=9, status="SUCCEEDED", is_fine=True, result='{"n":3}')
+
+    assert [harness.wait(run_id).result for run_id in waiting] == ['{"n":3}'] * 2
+    harness.turn(lambda: harness.slots.free == 2)
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        (
+            CallEnd(run_id=9, status="FAILED", message="no such day"),
+            "run 9 of job mail FAILED: no such day (FAILED, 9)",
+        ),
+        (
+            CallEnd(status="REFUSED", message="that job is stopped"),
+            "the call of job mail was refused: that job is stopped (REFUSED, 0)",
+        ),
+    ],
+)
+def test_a_call_without_success_raises_where_it_is_waited_for(
+    harness: SlotHarness, end: CallEnd, message: str
+) -> None:
+    harness.ends["mail"] = end
+
+    assert harness.run("awaits").message == message
+
+
+def test_a_wait_that_a_run_leaves_behind_disturbs_no_later_run(harness: SlotHarness) -> None:
+    finished = [harness.run("awaits.apart") for _ in range(3)]
+
+    assert [one.outcome for one in finished] == [Outcome.SUCCEEDED] * 3
+    harness.turn(lambda: harness.slots.free == 2)
+
+
+def test_a_wait_that_takes_too_long_gives_its_slot_back(harness: SlotHarness) -> None:
+    finished = harness.run("awaits.briefly")
+
+    assert finished.message == "the run of job mail is not over after 0.01 s"
+    harness.turn(lambda: harness.slots.free == 2)
 
 
 def test_wrong_calls_raise_and_say_what_is_wrong(harness: SlotHarness) -> None:

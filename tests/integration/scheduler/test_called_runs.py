@@ -26,6 +26,17 @@ CALLING = """
 def call(context):
     note(context)
     context.call("mail", param="from a run")
+
+@job("ask")
+def ask(context):
+    note(context)
+    answer = context.call("mail", param="from a run").result()
+    if not context.attempt:
+        raise RuntimeError("after the call")
+    try:
+        context.call("nobody").result()
+    except Exception as refused:
+        return f"{answer}; {refused}"
 """
 
 
@@ -250,4 +261,26 @@ def test_a_handler_in_a_process_calls_and_its_run_is_planned(cluster: Cluster) -
     assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
     eventually(lambda: called(cluster))
     assert cluster.wait_final(called(cluster)[0].id).message == "from a run"
+    assert_sound(cluster)
+
+
+@on_memory
+def test_a_run_waits_for_what_it_has_called_and_its_retry_gets_the_same(cluster: Cluster) -> None:
+    with cluster.handlers.open("a") as source:
+        source.write(CALLING)
+    cluster.scheduler()
+    cluster.executor(processes=True)
+    cluster.wait_online()
+    cluster.job("mail", handler="echo")
+    cluster.job("caller", handler="ask", retries=1)
+
+    first = cluster.trigger("caller")
+
+    assert cluster.wait_final(first).message.startswith("RuntimeError: after the call")
+    eventually(lambda: cluster.runs(kind=Kind.RETRY))
+    [retry] = cluster.runs(kind=Kind.RETRY)
+    assert cluster.wait_final(retry.id).message == (
+        "from a run; the call of job nobody was refused: there is no such job in its app"
+    )
+    assert len(called(cluster)) == 1
     assert_sound(cluster)

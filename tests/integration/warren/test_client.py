@@ -388,6 +388,21 @@ def test_any_number_of_triggers_is_sent_in_chunks(
         assert client.get(run_id).param.split()[0] == number
 
 
+def test_an_error_says_each_problem_once() -> None:
+    def said(detail: str, *errors: dict[str, Any]) -> str:
+        return str(ApiError(422, {"detail": detail, "errors": list(errors)}))
+
+    day, parts = {"detail": "no day", "pointer": "/param/day"}, {"detail": "no parts"}
+
+    assert said("no day; no parts", day, parts) == "no day; no parts"
+    assert said("no day", day) == "no day"
+    assert said("no day; give one", {"detail": "no day; give one"}) == "no day; give one"
+    assert (
+        said("the body is invalid", day, parts)
+        == "the body is invalid; /param/day: no day; no parts"
+    )
+
+
 def test_what_was_planned_before_a_refused_chunk_is_told(rows: Rows, client: Client) -> None:
     wanted = [Trigger(param="fits")] * 5_001 + [Trigger(addresses=["nobody"])]
 

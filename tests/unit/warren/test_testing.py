@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from warren import JobContext, job
+from warren import CallFailed, JobContext, job
 from warren.testing import Called, Done, load_jobs, run
 
 
@@ -235,6 +235,19 @@ def test_job_files_get_their_values(tmp_path: Path) -> None:
         "values SECOND: no job file has ${SECOND}, did you mean 'SECONDS'?",
     ]
     assert f"{file}:2: no value for ${{NAME}}; give one by values={{'NAME': …}}" in none.problems
+
+
+def test_what_a_handler_waits_for_has_the_result_that_the_test_gives() -> None:
+    def handler(context: JobContext) -> str:
+        return f"{context.call('count').result()} rows"
+
+    given = run(handler, results={"count": 3})
+    failing = run(handler, results={"count": CallFailed("no", status="FAILED", run_id=1)})
+    missing = run(handler)
+
+    assert (given.message, given.called) == ("3 rows", [Called("count")])
+    assert isinstance(failing.error, CallFailed)
+    assert "give the result of job 'count' as results={'count': …}" in missing.message
 
 
 DOCS = Path(__file__).parents[3] / "docs"
