@@ -105,3 +105,38 @@ def test_what_is_too_old_is_only_skipped(cluster: Cluster, node: OpenNode) -> No
     [skip] = skips(cluster)
     assert skip.number == 2
     assert cluster.now_ms() - skip.to_at < DAY_MS
+
+
+#: What docs/business-day.md promises of five due times that were missed, the last half an hour
+#: ago: the job's fields; how many are only skipped, run by a backfill, and run as themselves.
+PROMISED: dict[str, tuple[dict[str, Any], tuple[int, int, int]]] = {
+    "all": ({}, (0, 5, 0)),
+    "the newest": ({"catch_up_most": 2}, (3, 2, 0)),
+    "not longer ago": ({"catch_up_within": 2 * 3_600}, (3, 2, 0)),
+    "both": ({"catch_up_within": 2 * 3_600, "catch_up_most": 1}, (4, 1, 0)),
+    "none": ({"catch_up_within": 20 * 60}, (5, 0, 0)),
+    "the last is not too late": ({"late_limit": 3_600}, (0, 4, 1)),
+    "the last and the newest": ({"late_limit": 3_600, "catch_up_most": 2}, (2, 2, 1)),
+    "another policy": ({"misfire": "DO_NOTHING"}, (5, 0, 0)),
+}
+
+
+def test_each_missed_due_time_is_skipped_caught_up_or_runs_as_itself(
+    cluster: Cluster, node: OpenNode
+) -> None:
+    caught_up = {"misfire": "CATCH_UP", "catch_up_within": 86_400, "catch_up_most": 100}
+    for name, (fields, _) in PROMISED.items():
+        cluster.job(name, **HOURLY | caught_up | fields)
+    away(cluster, 5)
+
+    node.planner.run_round(cluster.now_ms())
+    work_off(cluster, node)
+
+    now_ms, became = cluster.now_ms(), {}
+    for job in cluster.jobs():
+        runs = [run for run in cluster.runs(job_id=job.id) if run.scheduled_at < now_ms]
+        kinds = [run.kind for run in runs]
+        skipped = sum(one.number for one in skips(cluster) if one.job_id == job.id)
+        filled = kinds.count(Kind.BACKFILL)
+        became[job.name] = (skipped - filled, filled, len(kinds) - filled)
+    assert became == {name: expected for name, (_, expected) in PROMISED.items()}
