@@ -35,6 +35,7 @@ SCHEDULES: tuple[tuple[str, str, Mapping[str, str]], ...] = (
     ("CRON", "0 30 18 1 * ?", {"on_holiday": "next", "gap": "run_after"}),
     ("CRON", "0 0/5 * * * ?", {"gap": "run_after"}),
     ("UNIX_CRON", "30 18 * * 1-5", {}),
+    ("UNIX_CRON", "*/5 * * * *", {}),
     ("WORKDAY", "-1 18:30", {}),
     ("FIX_RATE", "300", {}),
 )

@@ -214,9 +214,11 @@ class JobCommands:
             old = []
             for row in found:
                 facts = ScheduleFacts.of(row, row.timezone or usual)
+                # Only a rate goes on from its next tick; crons are alike, and computed once.
+                is_going = row.is_enabled and row.schedule_kind not in RULED_KINDS
                 try:
-                    changed = changes(facts, next_ms=row.next_tick_at if row.is_enabled else 0)
-                except Problem:
+                    changed = changes(facts, next_ms=row.next_tick_at if is_going else 0)
+                except ValueError:
                     continue
                 words = written(row.schedule_kind, row.schedule_value, row.schedule_options)
                 old.append(OldRuleJob(row.id, row.app, row.name, words, facts.timezone, changed))

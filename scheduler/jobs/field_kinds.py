@@ -242,6 +242,11 @@ class Options(Text):
         """Return the options in a row."""
         return ScheduleOptions.from_json(stored)
 
+    def shown(self, value: ScheduleOptions) -> str:
+        """Return the options, and the rule if it is not the first."""
+        rule = f"rule {value.rule}" if value.rule > 1 else ""
+        return ", ".join(filter(None, (str(value), rule)))
+
     def change(self, before: ScheduleOptions, after: ScheduleOptions) -> tuple[str, str]:
         """Return both as one line, without quotes."""
         return str(before) or "none", str(after) or "none"

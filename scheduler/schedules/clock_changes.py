@@ -108,11 +108,14 @@ def _is_within(ticks: Ticks, change: ClockChange) -> bool:
 
 
 def _note(cron: Cron, change: ClockChange) -> Reason:
-    first, last = (datetime.fromtimestamp(wall, UTC) for wall in change.walls)
-    facts = {"date": f"{first:%Y-%m-%d}", "first": f"{first:%H:%M}", "last": f"{last:%H:%M}"}
+    begin, end = (datetime.fromtimestamp(wall, UTC) for wall in change.walls)
+    date, first, last = f"{begin:%Y-%m-%d}", f"{begin:%H:%M}", f"{end:%H:%M}"
     if change.is_gap:
-        return Why.CLOCK_MOVES(**facts) if cron.runs_after_gap else Why.CLOCK_DROPS(**facts)
+        if cron.runs_after_gap:
+            return Why.CLOCK_MOVES(date=date, first=first, last=last)
+        return Why.CLOCK_DROPS(date=date, first=first, last=last)
     if cron.again is not None:
-        return Why.CLOCK_REPEATS(**facts)
-    is_first = cron.clock.is_first
-    return Why.CLOCK_FIRST_ONLY(**facts) if is_first else Why.CLOCK_SECOND_ONLY(**facts)
+        return Why.CLOCK_REPEATS(date=date, first=first, last=last)
+    if cron.clock.is_first:
+        return Why.CLOCK_FIRST_ONLY(date=date, first=first, last=last)
+    return Why.CLOCK_SECOND_ONLY(date=date, first=first, last=last)

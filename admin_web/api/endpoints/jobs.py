@@ -31,6 +31,8 @@ from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Refused
 from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.clock_changes import clock_notes
+from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import next_fire, next_fires
 from warren.scheduler.views.job_warnings import job_warnings
 from warren.sql.instants import epoch_ms, iso
@@ -47,10 +49,14 @@ class NextQuery(msgspec.Struct, kw_only=True):
 
 
 class NextAnswer(msgspec.Struct, kw_only=True):
-    """When a job is due next; if it is stopped, as if it were started now."""
+    """When a job is due next; if it is stopped, as if it were started now.
+
+    `clock_changes` says what the next changes of the clock within a year do to its times.
+    """
 
     fires_at: list[str]
     enabled: bool
+    clock_changes: list[str]
 
 
 class Switched(msgspec.Struct, kw_only=True):
@@ -91,8 +97,11 @@ class JobSwitchEndpoints:
         fires = next_fires(
             listed, now_ms=now_ms, count=call.query.count, timezone=zone, calendars=calendars
         )
+        facts = ScheduleFacts.of(listed, listed.timezone or zone)
         return NextAnswer(
-            fires_at=[iso(fire) or "" for fire in fires], enabled=bool(listed.is_enabled)
+            fires_at=[iso(fire) or "" for fire in fires],
+            enabled=bool(listed.is_enabled),
+            clock_changes=list(map(str, clock_notes(facts, now_ms=now_ms, calendars=calendars))),
         )
 
 

@@ -150,6 +150,23 @@ def test_what_the_newest_rule_changes_is_known_before(desk: Desk) -> None:
     assert old.changed.after[:2] == (ms(AUTUMNS[0]), ms(AUTUMNS[0], 0, 30))
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"schedule_options": "text", "schedule_value": NIGHTLY},
+        {"schedule_options": None, "schedule_value": "text"},
+        {"schedule_options": '{"calendar":"gone"}', "schedule_value": NIGHTLY},
+    ],
+)
+def test_a_schedule_that_cannot_be_read_is_left_alone(
+    desk: Desk, broken: dict[str, str | None]
+) -> None:
+    desk.job("UNIX_CRON", NIGHTLY)
+    desk.cluster.database.write(lambda session: session.execute(update(Job).values(**broken)))
+
+    assert desk.commands.jobs.with_old_rules() == []
+
+
 def test_jobs_that_follow_the_newest_rule_are_left_alone(desk: Desk) -> None:
     job_id = desk.job("UNIX_CRON", NIGHTLY)
     assert desk.commands.jobs.follow_rules([job_id]) == 1

@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import date
+from urllib.parse import urlencode
 
 import pytest
 
@@ -98,6 +99,19 @@ def test_the_form_saves_options_and_shows_them_again(admin: Visit, database: Dat
     again = admin.get(f"{saved.location}/edit").text
     assert 'value="2027-02-01"' in again
     assert re.search(r'<option selected value="acme">', again)
+
+
+def test_the_preview_of_a_schedule_says_what_clock_changes_do(admin: Visit) -> None:
+    asked = {"schedule_kind": "CRON", "timezone": "Europe/Berlin"}
+
+    told = {
+        cron: admin.get(f"/jobs/preview?{urlencode(asked | {'cron': cron})}").text
+        for cron in ("0 30 2 * * ?", "0 30 9 * * ?")
+    }
+
+    assert "the clock leaves out 02:00 to 03:00: nothing runs for that time" in told["0 30 2 * * ?"]
+    assert "runs the second time only" in told["0 30 2 * * ?"]
+    assert "the clock leaves out" not in told["0 30 9 * * ?"]
 
 
 @pytest.mark.parametrize(

@@ -183,7 +183,7 @@ def follow_rules(
         )
         for job in old
     ]
-    headers = ("job", "schedule", "not due any more", "due instead")
+    headers = ("job", "schedule", "no longer due", "newly due")
     desk.table(headers, lines, "every job follows the newest rule")
 
 
@@ -200,8 +200,8 @@ def _rule_json(job: OldRuleJob) -> dict[str, Any]:
         "app": job.app,
         "schedule": job.schedule,
         "timezone": job.timezone,
-        "not_due_any_more": [iso(at) for at in job.changed.before],
-        "due_instead": [iso(at) for at in job.changed.after],
+        "no_longer_due": [iso(at) for at in job.changed.before],
+        "newly_due": [iso(at) for at in job.changed.after],
     }
 
 

@@ -399,6 +399,7 @@ def test_the_next_due_times_are_told(admin: Program) -> None:
 
     assert len(answer["fires_at"]) == 2
     assert all(fire.endswith("18:00:00.000+00:00") for fire in answer["fires_at"])
+    assert answer["clock_changes"] == []
 
 
 def test_a_list_goes_on_by_its_cursor_and_no_other_lists(admin: Program, rows: Rows) -> None:

@@ -99,9 +99,9 @@ def test_jobs_by_an_older_rule_are_listed_and_moved_when_asked(
     found = [json.loads(line) for line in moved.output.splitlines()]
     half_hourly, nightly, done = found
     # Autumn's second hour is due twice, spring's missing one not made good.
-    assert len(half_hourly["due_instead"]) == 2
-    assert half_hourly["not_due_any_more"] == []
-    assert (nightly["job"], nightly["due_instead"], done) == ("nightly", [], {"moved": 2})
+    assert len(half_hourly["newly_due"]) == 2
+    assert half_hourly["no_longer_due"] == []
+    assert (nightly["job"], nightly["newly_due"], done) == ("nightly", [], {"moved": 2})
     assert "0 changed, 2 unchanged" in warren("jobs", "apply", "-", given=CRONTAB).output
     assert "every job follows the newest rule" in warren("jobs", "follow-rules").output
     assert "earlier" not in warren("jobs", "apply", "-", given=CRONTAB).output
