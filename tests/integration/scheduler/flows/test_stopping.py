@@ -209,8 +209,11 @@ def test_a_flow_that_is_due_soon_is_opened_in_time_although_no_executor_is_onlin
 
     waited = still.dispatcher.run_round(now_ms)
 
-    assert cluster.run(run_id).status == "PLANNED"
-    assert 0 <= waited <= AHEAD_MS / 1000
+    run = cluster.run(run_id)
+    if run.status == "RUNNING":  # so slow a machine that it was due meanwhile
+        assert cluster.now_ms() >= run.due_at
+    else:
+        assert 0 <= waited <= AHEAD_MS / 1000
 
 
 def test_the_next_run_of_a_serial_flow_waits_for_the_last(
