@@ -249,7 +249,7 @@ def _listed(names: Collection[str]) -> str:
 
 def _part(value: Value, key: Value) -> Value:
     """Return what an object or a list holds; nothing else has parts."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and isinstance(key, str):
         if key not in value:
             raise Fault(f"there is no {shown(key)!r}, only {_listed([*map(str, value)][:20])}")
         return value[key]
