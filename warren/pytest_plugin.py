@@ -47,8 +47,23 @@ def warren_stack(
         with _garbage_kept():
             folder = tmp_path_factory.mktemp("warren")
             stack = _stack_type()(folder, handlers=sources, jobs=files, values=values)
-            held.enter_context(stack)
+            _enter(held, stack)
         yield stack
+
+
+def _enter(held: ExitStack, stack: Any) -> None:
+    """Start a stack; what the project can mend is told in lines, without our own frames."""
+    from warren.error_output import report_of  # noqa: PLC0415 - see the module's docstring
+    from warren.errors import WarrenError  # noqa: PLC0415 - as above
+    from warren.executor.handlers.handler_registry import HandlersError  # noqa: PLC0415 - as above
+    from warren.scheduler.problems import Refused  # noqa: PLC0415 - as above
+
+    try:
+        held.enter_context(stack)
+    except (WarrenError, HandlersError, Refused) as error:
+        report = report_of(error)
+        lines = filter(None, ["warren_stack cannot start:", *report.lines, report.preface])
+        pytest.fail("\n".join(lines), pytrace=False)
 
 
 def _stack_type() -> Any:

@@ -122,4 +122,6 @@ def test_what_keeps_it_from_starting_is_told_and_nothing_is_left(
     done = run_tests(tmp_path, **{file: text})
 
     assert done.returncode == 1
+    assert "warren_stack cannot start:" in done.stdout
     assert line in done.stdout
+    assert "wiring/stack.py" not in done.stdout
