@@ -229,14 +229,18 @@ class JobCommands:
     def follow_rules(self, job_ids: Iterable[int]) -> int:
         """Have the schedules of jobs follow the newest rule; return how many did not before.
 
-        Raises:
-            Problem: there is no such job.
-
+        Jobs that are gone, or that the actor may not see, are left out.
         """
 
         def unit(session: Session, part: Collection[int]) -> int:
-            found = [self._context.job(session, job_id) for job_id in part]
-            names = {job.id: self._app(session, job).name for job in found}
+            known = [
+                job
+                for job in jobs.by_ids(session, part).values()
+                if self._context.actor.knows_job(job.app_id, job.id)
+            ]
+            # Held, as the audit log asks for the app of each job.
+            owners = {app_id: session.get_one(App, app_id) for app_id in {j.app_id for j in known}}
+            names = {job.id: owners[job.app_id].name for job in known}
             return len(self._changes.follow_rules(session, names, self._context.now_ms()))
 
         parts = chunks(sorted(set(job_ids)))

@@ -168,8 +168,8 @@ def test_a_schedule_that_cannot_be_read_is_left_alone(
 
 
 def test_jobs_that_follow_the_newest_rule_are_left_alone(desk: Desk) -> None:
-    job_id = desk.job("UNIX_CRON", NIGHTLY)
-    assert desk.commands.jobs.follow_rules([job_id]) == 1
+    job_id, gone = desk.job("UNIX_CRON", NIGHTLY), 10**6
+    assert desk.commands.jobs.follow_rules([job_id, gone]) == 1
 
     assert desk.commands.jobs.with_old_rules() == []
     assert desk.commands.jobs.follow_rules([job_id]) == 0
