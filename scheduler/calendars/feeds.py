@@ -37,6 +37,8 @@ _FIRST, _LAST = date(1970, 1, 1), date(2100, 1, 1)
 _TEXTS = ("SUMMARY", "DESCRIPTION")
 _RULES = ("RRULE", "RDATE", "EXDATE")
 _APPLE, _MICROSOFT = "X-APPLE-SPECIAL-DAY", "X-MICROSOFT-CDO-ALLDAYEVENT"
+#: A day of 24 hours that loses one to a clock change.
+_SHORTEST_DAY = timedelta(hours=23)
 #: What is read of an event, and where this module keeps its line.
 _READ = {
     *("UID", "SEQUENCE", "STATUS", "RECURRENCE-ID", "DTSTART", "DTEND", "DURATION", *_RULES),
@@ -427,14 +429,22 @@ def _length(event: Any) -> int:
 
 def _is_all_day(event: Any) -> bool:
     start, end = event["DTSTART"].dt, _end(event)
-    if not isinstance(start, datetime) or str(event.get(_MICROSOFT, "")).upper() == "TRUE":
+    if not isinstance(start, datetime) or _is_microsofts(event):
         return True
     return start.time() == time() == _wall(end).time() and _length(event) > 0
 
 
+def _is_microsofts(event: Any) -> bool:
+    return str(event.get(_MICROSOFT, "")).upper() == "TRUE"
+
+
 def _days(event: Any) -> Iterator[date]:
     """Yield the days that an event touches; one without length is a day."""
-    first, end = _date(event["DTSTART"].dt), _wall(_end(event))
+    start, end = _wall(event["DTSTART"].dt), _wall(_end(event))
+    if _is_microsofts(event) and end - start >= _SHORTEST_DAY:
+        # In UTC, midnight elsewhere is up to twelve hours away.
+        start, end = (datetime.combine(at + timedelta(hours=12), time()) for at in (start, end))
+    first = start.date()
     is_past = end.time() == time() and end.date() > first
     last = end.date() - timedelta(days=1) if is_past else end.date()
     for number in range((last - first).days + 1):

@@ -95,7 +95,8 @@ def read_crontab(
         assigned = _ASSIGNMENT.fullmatch(line)
         try:
             if assigned:
-                _assign(assigned[1].strip("\"'"), _unquoted(assigned[2]), environment)
+                words = _assign(assigned[1].strip("\"'"), _unquoted(assigned[2]), environment)
+                crontab.remarks += [f"line {number}: {words}"] if words else []
                 continue
             wanted = _job(line.strip(), app, environment, taken)
             spec = _checked(wanted, now_ms)
@@ -140,7 +141,13 @@ def _decoded(data: bytes, name: str) -> str:
         raise CommandError(f"{name}:{line}: {words}") from error
 
 
-def _assign(name: str, value: str, environment: _Environment) -> None:
+def _assign(name: str, value: str, environment: _Environment) -> str:
+    """Make a setting; return a remark about it, or nothing.
+
+    Raises:
+        ValueError, Problem: it cannot be made.
+
+    """
     if name == "CRON_TZ":
         # If it is invalid, later lines are left out instead of run in the previous zone.
         environment.timezone = None
@@ -158,15 +165,17 @@ def _assign(name: str, value: str, environment: _Environment) -> None:
     elif name == "SHELL":
         environment.variables[name] = value
         if Path(value).name not in _SHELLS:
-            raise ValueError("the commands of later lines run in bash here")
+            return "the commands of later lines run in bash here"
     elif name == "MAILTO":
         environment.variables[name] = value
         emails = tuple(part.strip() for part in value.split(",") if part.strip())
         environment.emails = tuple(email for email in emails if is_email(email))
         if unknown := [email for email in emails if not is_email(email)]:
-            raise ValueError(f"not an e-mail address: {', '.join(unknown)}")
+            names = ", ".join(unknown)
+            return f"alarms go to e-mail addresses, not to users of the machine: {names}"
     else:
         environment.variables[name] = value
+    return ""
 
 
 def _job(line: str, app: str, environment: _Environment, taken: set[str]) -> JobSpec:

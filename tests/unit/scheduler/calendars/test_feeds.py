@@ -56,6 +56,14 @@ SAID: dict[str, tuple[str, str]] = {
         "DTSTART:20260501T080000 DTEND:20260501T170000 X-MICROSOFT-CDO-ALLDAYEVENT:TRUE",
         "05-01",
     ),
+    "Microsoft's mark of a day in Berlin, in UTC": (
+        "DTSTART:20260430T220000Z DTEND:20260501T220000Z X-MICROSOFT-CDO-ALLDAYEVENT:TRUE",
+        "05-01",
+    ),
+    "Microsoft's mark of two days in New York, in UTC": (
+        "DTSTART:20260501T040000Z DTEND:20260503T040000Z X-MICROSOFT-CDO-ALLDAYEVENT:TRUE",
+        "05-01 05-02",
+    ),
     "a moved working day with hours": (
         f"{SHANGHAI}0214T090000 DTEND;TZID=Asia/Shanghai:20260214T180000 SUMMARY:春节_补班",
         "+02-14",

@@ -111,9 +111,7 @@ def test_script_does_what_cron_does(command: str, printed: str, tmp_path: Path) 
         ("* * * * *", "it has no command"),
         ("nonsense", "expected five fields and a command"),
         ("0 0 30 2 * x", "never fires again"),
-        ("MAILTO=root", "not an e-mail address: root"),
         ("CRON_TZ=Mars/Base", "expected timezone to be an IANA name"),
-        ("SHELL=/usr/bin/python3", "the commands of later lines run in bash here"),
     ],
 )
 def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
@@ -123,6 +121,20 @@ def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
     [told] = crontab.remarks
     assert told.startswith("line 2 is left out: ")
     assert words in told
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("MAILTO=root", "alarms go to e-mail addresses, not to users of the machine: root"),
+        ("SHELL=/usr/bin/python3", "the commands of later lines run in bash here"),
+    ],
+)
+def test_setting_that_means_something_else_here_is_told_and_kept(line: str, words: str) -> None:
+    crontab = read(f"{line}\n0 1 * * * x")
+
+    assert crontab.remarks == [f"line 1: {words}"]
+    assert f"export {line}\n" in crontab.specs[0].script_source
 
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "dash"])
