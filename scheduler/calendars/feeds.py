@@ -25,6 +25,8 @@ YEARS_AHEAD = 5
 MAX_EVENTS, MAX_EVENT_DAYS, MAX_EVENT_LENGTH = 5_000, 366, 20_000
 #: The most characters that are read of a title or a description.
 MAX_TEXT = 1_000
+#: Characters beyond these cost a round each: they are dates, and reading one takes that long.
+USUAL_EVENT_LENGTH = 3_000
 #: What the rules of a feed may cost together, in rounds of a daily rule: it takes some seconds.
 MAX_ROUNDS = 500_000
 #: How many such rounds one of another rule costs, and an event that is found.
@@ -65,6 +67,11 @@ class _Block(NamedTuple):
     is_cancelled: bool
     zone: str
     is_whole: bool
+
+    @property
+    def length(self) -> int:
+        """How many characters it has."""
+        return sum(map(len, self.lines))
 
     @property
     def title(self) -> str:
@@ -162,16 +169,20 @@ def _is_zone(name: str) -> bool:
 
 
 class _Cost:
-    """What is left of the cost that the rules of a feed may have."""
+    """What is left of what the rules of a feed may cost; no event may take more than half of it."""
 
     def __init__(self, rounds: int) -> None:
-        self.left = rounds
+        self._left, self._half, self._least = rounds, rounds // 2, 0
+
+    def begin(self) -> None:
+        """Begin with an event."""
+        self._least = max(0, self._left - self._half)
 
     def spend(self, rounds: int) -> None:
         """Raise if it is used up."""
-        self.left -= rounds
-        if self.left < 0:
-            raise _Untakeable("the feed's events repeat too often")
+        self._left -= rounds
+        if self._left < self._least:
+            raise _Untakeable("it repeats too often, with the events before it")
 
 
 class _Interval(int):
@@ -234,15 +245,18 @@ class _Feed:
         by_uid = defaultdict[str, list[Any]](list)
         for block in blocks:
             try:
-                event = _event(block)
+                self._cost.begin()
+                event = _event(block, self._cost)
             except _ERRORS as error:
                 self._note("unreadable", block.line, block.title, error)
                 continue
             by_uid[str(event.get("UID") or f"line {block.line}")].append(event)
             self._marks_holidays |= _mark(event) == "WORK-HOLIDAY"
-        for events in by_uid.values():
-            for series in _series(events):
-                self._take(series)
+        all_series = [series for events in by_uid.values() for series in _series(events)]
+        # What repeats comes last, as only that can cost too much.
+        for series in sorted(all_series, key=_repeats):
+            self._cost.begin()
+            self._take(series)
 
     def _take(self, series: Sequence[Any]) -> None:
         """Take the days of an event and of its repetitions."""
@@ -279,7 +293,7 @@ class _Feed:
             calendar[_ZONE] = zone
         for event in series:
             calendar.add_component(event)
-        window = self._window if any("RRULE" in event for event in series) else (_FIRST, _LAST)
+        window = self._window if _repeats(series) else (_FIRST, _LAST)
         for event in of(calendar, components=[_costly_events(self._cost)]).between(*window):
             if not _is_cancelled(event):
                 self._cost.spend(_EVENT_ROUNDS + _length(event))
@@ -300,7 +314,7 @@ class _Feed:
         self._noted.setdefault(line, (kind, f"{title or 'without a title'}{why}"[:200]))
 
 
-def _event(block: _Block) -> Any:
+def _event(block: _Block, cost: _Cost) -> Any:
     """Return an event as icalendar has it.
 
     Raises:
@@ -311,8 +325,9 @@ def _event(block: _Block) -> Any:
 
     if not block.is_whole:
         raise _Untakeable("it has no END:VEVENT")
-    if sum(map(len, block.lines)) > MAX_EVENT_LENGTH:
+    if block.length > MAX_EVENT_LENGTH:
         raise _Untakeable(f"it is longer than {MAX_EVENT_LENGTH} characters")
+    cost.spend(max(0, block.length - USUAL_EVENT_LENGTH))
     event = Event.from_ical("\r\n".join(("BEGIN:VEVENT", *block.lines, "END:VEVENT", "")))
     for name, why in event.errors:
         raise _Untakeable(f"{name}: {why}" if name else why)
@@ -382,6 +397,10 @@ def _listing(series: Sequence[Any]) -> Callable[[Any], bool]:
     if all("YEARLY" not in rule["FREQ"] and {"UNTIL", "COUNT"} & {*rule} for rule in rules):
         starts |= {_start(event) for event in series}
     return lambda event: event[_LINE] in lines or _start(event) in starts
+
+
+def _repeats(series: Sequence[Any]) -> bool:
+    return any("RRULE" in event for event in series)
 
 
 def _is_single_change(event: Any) -> bool:

@@ -27,7 +27,7 @@ from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.engine import Database
 from warren.sql.jobs import jobs
 from warren.sql.registry import apps
-from warren.views.output import Output, print_output
+from warren.views.output import Output, Warned, print_output
 from warren.views.terminal import visible
 
 #: The app if neither the job file nor the handlers nor the database have one.
@@ -127,7 +127,8 @@ class UpJobs:
             for file, _origin in self._parts
             for warning in warnings_about(database, file, self._changes)
         ]
-        print_output(Output(parts=change_parts(self._changes, warnings)))
+        over = [Warned(line) for file, _origin in self._parts for line in file.over_lines()]
+        print_output(Output(parts=[*over, *change_parts(self._changes, warnings)]))
 
     def _refuse_both(self, in_code: JobFile) -> None:
         """Raise JobFileError if the job file has jobs that are declared in code too."""
