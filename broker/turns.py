@@ -14,31 +14,52 @@ ONCE_IN = 20
 
 
 class Turns:
-    """Gives turns to the highest class that waits, and now and then to a lower one."""
+    """Gives turns to the highest class that waits, and now and then to a lower one.
+
+    `sharers` is how many give such turns side by side: of 20 turns that all of them give together,
+    one gives its share.
+    """
 
     def __init__(self) -> None:
         self._passed = [0] * len(CLASSES)
+        self.sharers = 1
 
     def first(self, waiting: Sequence[object]) -> int | None:
         """Return the class whose turn it is; `waiting` says of each whether something waits."""
         present = [rank for rank in CLASSES if waiting[rank]]
         # The lowest first: a class is passed once more while another one catches up.
-        late = [rank for rank in reversed(present) if self._passed[rank] >= ONCE_IN - 1]
+        most = max(1, ONCE_IN // self.sharers) - 1
+        late = [rank for rank in reversed(present) if self._passed[rank] >= most]
         return next(iter(late or present), None)
 
     def next(self, waiting: Sequence[object]) -> int | None:
         """Return the class whose turn it is, which is served now."""
         served = self.first(waiting)
         if served is not None:
-            for rank in CLASSES:
-                is_passed = waiting[rank] and rank != served
-                self._passed[rank] = self._passed[rank] + 1 if is_passed else 0
+            self._serve(served, waiting)
         return served
 
     def shared(self, waiting: Sequence[Sequence[int]], most: int) -> list[int]:
-        """Return up to `most` of the ids that wait in each class, in turn."""
+        """Return up to `most` of the ids that wait in each class, in turn; none is served yet."""
         left = [list(reversed(ids)) for ids in waiting]
+        before = self._passed[:]
         chosen: list[int] = []
         while len(chosen) < most and (rank := self.next(left)) is not None:
             chosen.append(left[rank].pop())
+        self._passed = before
         return chosen
+
+    def serve(self, waiting: Sequence[Sequence[int]], served: Sequence[int]) -> None:
+        """Record which of the ids that waited in each class were served, in this order."""
+        left = [set(ids) for ids in waiting]
+        for run_id in served:
+            for rank in CLASSES:
+                if run_id in left[rank]:
+                    left[rank].discard(run_id)
+                    self._serve(rank, left)
+
+    def _serve(self, served: int, waiting: Sequence[object]) -> None:
+        self._passed[served] = 0
+        for rank in CLASSES:
+            if rank != served and waiting[rank]:
+                self._passed[rank] += 1

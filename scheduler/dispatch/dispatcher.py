@@ -19,7 +19,7 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.dispatch.claim import ClaimOutcome, undelivered
 from warren.scheduler.dispatch.missed_runs import Pauses
-from warren.scheduler.dispatch.priorities import Priorities
+from warren.scheduler.dispatch.priorities import Peeked, Priorities
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
 from warren.scheduler.dispatch.run_sender import AHEAD_MS, RunSender
 from warren.scheduler.dispatch.workload import JobsAside
@@ -180,15 +180,14 @@ class Dispatcher:
         until_ms = self._until_ms(app, live, due_at)
         may_peek = room > 0 and until_ms > 0
         waited = self._send_waiting(app_id, app, live, until_ms, room) if may_peek else []
-        peeked = self._peek_by_priority(app_id, until_ms, room) if may_peek else []
-        if not peeked and not (live and room > 0):
+        peeked = self._peek_by_priority(app_id, until_ms, room) if may_peek else Peeked()
+        if not peeked.run_ids and not (live and room > 0):
             early_ms = due_at - self._context.now_ms()
             if early_ms > 0:
                 return early_ms / 1000  # flows are opened then, not before
-            peeked = self._find_flows(app_id, batch)
-        self._batches[app_id] = (
-            min(2 * batch, self._max_batch) if len(peeked) == batch else INITIAL_BATCH
-        )
+            peeked = Peeked(self._find_flows(app_id, batch))
+        found = len(peeked.run_ids)
+        self._batches[app_id] = min(2 * batch, self._max_batch) if found == batch else INITIAL_BATCH
         claims = self._send(peeked, app_id, app, live, until_ms, peek_limit=room)
         # Jobs that just found a limit full are left out now, so the next peek finds others.
         has_found = any(claim.full_limits for claim in claims)
@@ -196,14 +195,14 @@ class Dispatcher:
         if has_found or is_undecided or (waited and self._limits.ready(app_id)):
             return 0
         if any(claim.has_moved for claim in claims):
-            is_full = len(peeked) == room < INITIAL_BATCH
+            is_full = found == room < INITIAL_BATCH
             is_stocked = is_full and self._destinations.are_stocked(app_id, live)
             return STOCKED_SECONDS if is_stocked else 0
         if any(claim.full_jobs for claim in (*claims, *waited)):
             return FULL_SECONDS
         return (
             self._random.uniform(*CONTENDED_SECONDS)
-            if peeked
+            if found
             else self._idle_seconds(app_id, until_ms, is_live=bool(live), has_room=room > 0)
         )
 
@@ -245,10 +244,8 @@ class Dispatcher:
             most = min(room, ready.runs)
             if most <= 0:
                 break
-            peeked = self._peek_by_priority(
-                app_id, until_ms, most, of_jobs=ready.job_ids, limit_id=ready.limit_id
-            )
-            if len(peeked) < most:
+            peeked = self._peek_by_priority(app_id, until_ms, most, of_jobs=ready.job_ids)
+            if len(peeked.run_ids) < most:
                 self._limits.release(ready.job_ids)  # no more of them wait than these
             sent = self._send(peeked, app_id, app, live, until_ms, peek_limit=room)
             count = sum(len(claim.triggers) for claim in sent)
@@ -259,7 +256,7 @@ class Dispatcher:
 
     def _send(
         self,
-        peeked: Sequence[int],
+        peeked: Peeked,
         app_id: int,
         app: str,
         live: dict[str, str],
@@ -273,14 +270,14 @@ class Dispatcher:
         def send(run_ids: Sequence[int]) -> None:
             as_of_ms = max(self._context.now_ms(), until_ms)
             facts = self._destinations.facts(app_id, app, live, as_of_ms)
-            for claim in self._sender.send(run_ids, facts):
+            for claim in self._sender.send(run_ids, facts, peeked):
                 now = self._context.monotonic()
                 self._aside.put_full(claim.full_jobs, now, peek_limit=peek_limit)
                 self._limits.put(app_id, claim.full_limits)
                 claims.append(claim)
 
-        if peeked:
-            bisect(peeked, send, self._put_aside)
+        if peeked.run_ids:
+            bisect(peeked.run_ids, send, self._put_aside)
         return claims
 
     def _until_ms(self, app: str, live: Mapping[str, str], due_at: int) -> int:
@@ -310,18 +307,20 @@ class Dispatcher:
         limit: int,
         *,
         of_jobs: Collection[int] = (),
-        limit_id: int = 0,
-    ) -> list[int]:
+    ) -> Peeked:
         """Return due runs; if there may be more than these, those whose turn it is."""
         left_out = self._held_back() if of_jobs else self._left_out()
         peeked = self._peek(app_id, until_ms, limit, of_jobs, left_out)
-        if len(peeked) < limit or not self._destinations.has_priorities(app_id):
-            return peeked
-        ranked = self._priorities.of(app_id)
+        if not self._destinations.has_priorities(app_id):
+            return Peeked(peeked)
+        ranked, turns = self._priorities.of(app_id), self._priorities.turns(app_id)
+        if len(peeked) < limit:
+            return Peeked(peeked, turns)
         others = {*ranked.high, *ranked.low}
-        own = {*of_jobs}
+        # If none of a class is known to wait for the limit, others of it may.
+        unknown = {*ranked.high, *ranked.low} - {*self._limits.job_ids}
         high, low = (
-            [job_id for job_id in jobs if job_id in own] if own else [*jobs]
+            sorted(({*jobs} & {*of_jobs}) or ({*jobs} & unknown)) if of_jobs else [*jobs]
             for jobs in (ranked.high, ranked.low)
         )
         waiting = [
@@ -329,7 +328,7 @@ class Dispatcher:
             self._peek(app_id, until_ms, limit, of_jobs, {*left_out, *others}),
             self._peek(app_id, until_ms, limit, low, left_out) if low else [],
         ]
-        return self._priorities.turns(app_id, limit_id).shared(waiting, limit)
+        return Peeked(turns.shared(waiting, limit), turns, waiting)
 
     def _peek(
         self,

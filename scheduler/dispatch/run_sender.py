@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import NORMAL
 from warren.broker.reasons.codes import Why
+from warren.broker.turns import CLASSES
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.completion import Completion
@@ -29,6 +30,7 @@ from warren.scheduler.completion.retry_policy import was_stopped
 from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.flow_opener import FlowOpener, is_flow
+from warren.scheduler.dispatch.priorities import Peeked
 from warren.scheduler.dispatch.route_resolver import RouteResolver
 from warren.scheduler.dispatch.run_routing import RunRouting
 from warren.scheduler.dispatch.workload import Workload
@@ -86,32 +88,43 @@ class RunSender:
     alarm_defaults: AlarmTargets = NOBODY
     limits: LimitLocks = field(default_factory=LimitLocks)
 
-    def send(self, run_ids: Sequence[int], facts: ClaimFacts) -> list[ClaimOutcome]:
+    def send(self, run_ids: Sequence[int], facts: ClaimFacts, peeked: Peeked) -> list[ClaimOutcome]:
         """Send the runs that are still PLANNED and locked by nobody else.
 
-        The facts may be those of an instant soon to come: nothing is sent before it. Added routes
-        are user code, so they choose between a first and a second transaction.
+        They are of those that were `peeked` at, which says whose turn it is. The facts may be those
+        of an instant soon to come: nothing is sent before it. Added routes are user code, so they
+        choose between a first and a second transaction.
 
         Raises:
             ValueError: one of the runs or jobs holds a value that no trigger can carry.
 
         """
-        outcome = self._send(run_ids, facts)
+        outcome = self._send(run_ids, facts, peeked)
         if not outcome.asked:
             return [outcome]
         decisions = self.resolver.decide(outcome.asked)
-        return [outcome, self._send(list(decisions), replace(facts, decisions=decisions))]
+        facts = replace(facts, decisions=decisions)
+        return [outcome, self._send(list(decisions), facts, peeked)]
 
-    def _send(self, run_ids: Sequence[int], facts: ClaimFacts) -> ClaimOutcome:
+    def _send(self, run_ids: Sequence[int], facts: ClaimFacts, peeked: Peeked) -> ClaimOutcome:
         """Claim runs, route them, commit, and publish their triggers."""
+        waiting: Sequence[Sequence[int]] = ()
 
         def unit(session: Session) -> ClaimOutcome:
+            nonlocal waiting
             claim = self._claim(session, run_ids, facts)
-            outcome = self._route(session, claim)
+            in_turn: Sequence[PlannedRun] = claim.runs
+            if peeked.turns is not None:
+                waiting = _by_rank(claim)
+                in_turn = _in_turn(claim, peeked.turns.shared(waiting, len(claim.runs)))
+            outcome = self._route(session, claim, in_turn)
             self._store(session, outcome, claim)
             return outcome
 
         outcome = self.context.write_runs(unit, has_planned=_may_have_planned)
+        if peeked.turns is not None:
+            sent = [item.trigger.run_id for item in outcome.triggers]
+            peeked.turns.serve(peeked.waiting or waiting, sent)
         committed_at = self.context.monotonic()
         if outcome.triggers:
             self._await(facts.now_ms)
@@ -170,7 +183,9 @@ class RunSender:
 
     # -- route ------------------------------------------------------------------------------------
 
-    def _route(self, session: Session, claim: _Claim) -> ClaimOutcome:
+    def _route(
+        self, session: Session, claim: _Claim, in_turn: Sequence[PlannedRun]
+    ) -> ClaimOutcome:
         """Decide about each run; only the runs of flows are written yet."""
         routing = RunRouting(
             self.context,
@@ -182,7 +197,7 @@ class RunSender:
         )
         flows: list[PlannedRun] = []
         routing.cover()
-        for row in _in_turn(claim):
+        for row in in_turn:
             job = claim.jobs.get(row.job_id)
             if job is not None and not was_stopped(row, job) and is_flow(row, claim.facts.scripts):
                 flows.append(row)
@@ -247,12 +262,18 @@ def _may_have_planned(outcome: ClaimOutcome) -> bool:
     return bool(outcome.ends or outcome.opened)
 
 
-def _in_turn(claim: _Claim) -> Sequence[PlannedRun]:
-    """Return the runs in the order in which they take what there is: by priority, then due time."""
+def _by_rank(claim: _Claim) -> Sequence[Sequence[int]]:
+    """Return the runs of each class of priority, in the order of their due times."""
     ranks = {job.id: rank_of(job.priority) for job in claim.jobs.values()}
-    if len(set(ranks.values())) <= 1:
-        return claim.runs
-    return sorted(claim.runs, key=lambda row: ranks.get(row.job_id, NORMAL))
+    by_rank: tuple[list[int], ...] = tuple([] for _ in CLASSES)
+    for row in claim.runs:
+        by_rank[ranks.get(row.job_id, NORMAL)].append(row.id)
+    return by_rank
+
+
+def _in_turn(claim: _Claim, run_ids: Iterable[int]) -> Sequence[PlannedRun]:
+    rows = {row.id: row for row in claim.runs}
+    return [rows[run_id] for run_id in run_ids]
 
 
 def _in_time(session: Session, rows: list[PlannedRun], facts: ClaimFacts) -> list[PlannedRun]:

@@ -161,6 +161,15 @@ def leave(
     return modify(session, delete(Registration).where(*held)) > 0
 
 
+def schedulers_alive(session: Session) -> int:
+    """Return how many schedulers have been heard shortly before the last one was."""
+    beats = select(Registration.beat_at).where(
+        Registration.kind == ADMIN, Registration.app == SCHEDULER
+    )
+    heard = session.execute(beats).scalars().all()
+    return sum(beat > max(heard) - SCHEDULER_ALIVE_MS for beat in heard)
+
+
 def forget_schedulers(session: Session, *, before_ms: int) -> None:
     """Delete schedulers and consoles whose last heartbeat was before an instant."""
     old = (Registration.kind == ADMIN, Registration.beat_at < before_ms)

@@ -35,6 +35,28 @@ def test_neither_of_two_lower_classes_starves() -> None:
         assert all(later - sooner <= ONCE_IN + 1 for sooner, later in pairwise(at))
 
 
+def test_several_who_give_turns_together_pass_nobody_more_than_one_would() -> None:
+    together = [Turns() for _ in range(3)]
+    for turns in together:
+        turns.sharers = len(together)
+
+    served = [turns.next([True, False, True]) for _ in range(50) for turns in together]
+
+    assert all(LOW in served[at : at + ONCE_IN] for at in range(len(served) - ONCE_IN))
+
+
+def test_a_turn_that_was_given_and_not_taken_is_given_again() -> None:
+    turns = Turns()
+    high, low = list(range(100)), [100, 101]
+
+    for at in range(0, 60, 5):
+        turns.serve([high[at:], [], low], high[at : at + 5])  # there was room for no other
+    assert turns.shared([high, [], low], 5) == [100, *high[:4]]
+
+    turns.serve([high, [], low], [100])
+    assert turns.shared([high, [], low[1:]], 5) == high[:5]
+
+
 def test_a_batch_is_shared_among_the_classes() -> None:
     high, normal, low = list(range(100)), list(range(100, 200)), list(range(200, 300))
 

@@ -1,11 +1,12 @@
 """Runs of jobs that share a limit: never more than it allows, and nothing is ever lost."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
 from sqlalchemy import delete, select, update
 
-from tests.integration.scheduler.conftest import Seat
+from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put
@@ -15,6 +16,7 @@ from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Problem
 from warren.sql.limits import damage
 from warren.sql.models import Alarm, Hold, Limit
+from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.successes import SentTo
 
@@ -186,10 +188,10 @@ def test_a_run_that_waits_for_a_limit_delays_none_that_is_due_soon(
     [free] = cluster.jobs(name="free")
     cluster.trigger("load")
     cluster.trigger("load")
-    soon = cluster.now_ms() + 250
+    soon = cluster.now_ms() + 450
     plan(cluster.database, new_run(app_id=free.app_id, job_id=free.id, due_at=soon))
 
-    assert dispatch(cluster, still) <= 0.25
+    assert dispatch(cluster, still) <= 0.45
 
 
 def test_a_run_that_is_due_while_a_limit_is_found_full_is_sent_at_once(
@@ -617,6 +619,40 @@ def test_what_has_a_higher_priority_goes_first_when_more_is_due_than_can_be_sent
     dispatch(cluster, still)
 
     assert sent(cluster) == sorted([*runs["high"], *runs["normal"][:2]])
+
+
+@pytest.mark.parametrize("most", [1, 4, 30])
+def test_one_of_twenty_is_low_however_few_a_limit_lets_through(
+    cluster: Cluster, still: SchedulerNode, most: int
+) -> None:
+    nodes = [still, new_still(cluster)]
+    seats = [seat_at(cluster, node) for node in nodes]
+    for node in nodes:
+        node.self_health.run_round(cluster.now_ms())
+    assert cluster.database.read(presence.schedulers_alive) == 2
+    cluster.commands().limit("warehouse", at_once=most)
+    limited(cluster, "high", priority="high")
+    limited(cluster, "low", priority="low")
+    low = {cluster.trigger("low") for _ in range(2)}
+    for _ in range(45):
+        cluster.trigger("high")
+
+    order: list[int] = []
+    for _ in range(60):
+        for node, seat in zip(nodes, seats, strict=True):
+            cluster.pass_time(node, 0.6)
+            seat()
+            node.dispatcher.run_round(cluster.now_ms())
+            node.confirmations.drain()
+            going = sent(cluster)
+            order += going
+            for run_id in going:
+                end(cluster, node, run_id)
+        if low <= {*order}:
+            break
+
+    at = [-1, *(number for number, run_id in enumerate(order) if run_id in low)]
+    assert max(later - sooner for sooner, later in pairwise(at)) <= 20
 
 
 def test_a_limit_goes_to_the_higher_priority(
