@@ -184,6 +184,8 @@ def _job(line: str, app: str, environment: _Environment, taken: set[str]) -> Job
     when, command = _split(line)
     if environment.has_users:
         user, command = [*command.split(None, 1), "", ""][:2]
+        if command and not re.match(r"[A-Za-z_]", user):
+            raise ValueError(f"expected a user before the command, got: {user[:40]!r}")
         environment.users |= {user} if command else set()
     elif command.split(None, 1)[:1] and _is_user(command):
         raise ValueError(

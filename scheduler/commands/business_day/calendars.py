@@ -108,7 +108,7 @@ class CalendarCommands:
         def unit(session: Session) -> CalendarChange:
             newest = calendars.newest(session, name)
             if newest is not None and newest.digest == days.digest:
-                return CalendarChange(name=name)
+                return CalendarChange(name=name, not_taken=days.not_taken)
             self._context.actor.demand(Right.ADMINISTER)
             users = calendars.users_to_plan(session, name, lock=False)
             return self._change(session, name, days, users)[0]

@@ -31,6 +31,9 @@ def apply_calendars(
     file = read_job_files(files, now_ms=desk.now_ms(), added_routes=route_names())
     file.refuse_over()
     foreseen = foresee_calendars(desk.context, file.calendars)
+    for change in foreseen.of:
+        if change.not_taken and not change.number:  # of one that changes, its change says so
+            desk.warn(f"calendar {change.name}: {change.not_taken}")
     changes = foreseen.changes if dry_run else store_calendars(desk.context, foreseen)
     desk.output.parts += change_parts(changes, [], dry_run=dry_run, as_json=as_json)
     desk.output.facts["changes"] = len(changed_of(changes))

@@ -160,6 +160,7 @@ def test_events_of_an_ical_file_are_days_off_or_moved_working_days(
     counted = "1 with hours, 0 observances, 0 unreadable"
     left = f"events not taken: {counted}; the first in line 22: A meeting"
     assert left in applied.output
+    assert left in warren("calendars", "apply", str(file), str(ics), "--yes").output
     assert left in shown
     assert year["not_taken"] == left
 

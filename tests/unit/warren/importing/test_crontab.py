@@ -343,6 +343,16 @@ def test_system_crontab_has_users() -> None:
     ]
 
 
+def test_line_of_a_system_crontab_without_a_user_is_named() -> None:
+    text = "5 4 * * * /app/backup.sh all\n"
+
+    [words] = read_crontab(text, app="nightly", timezone="", now_ms=NOW_MS, is_system=True).remarks
+
+    assert words.startswith(
+        "line 1 is left out: expected a user before the command, got: '/app/backup.sh'"
+    )
+
+
 def test_system_crontab_is_noticed() -> None:
     [words] = read("5 4 * * * root run-parts /etc/cron.daily").remarks
 
