@@ -2,6 +2,8 @@
 
 from itertools import groupby, pairwise
 
+import pytest
+
 from warren.broker.messages.values import HIGH, LOW, NORMAL
 from warren.broker.turns import ONCE_IN, Turns
 
@@ -43,6 +45,29 @@ def test_several_who_give_turns_together_pass_nobody_more_than_one_would() -> No
     served = [turns.next([True, False, True]) for _ in range(50) for turns in together]
 
     assert all(LOW in served[at : at + ONCE_IN] for at in range(len(served) - ONCE_IN))
+
+
+@pytest.mark.parametrize("schedulers", [1, 2, 3, 7, 30])
+@pytest.mark.parametrize("room", [1, 4, 30])
+def test_of_twenty_that_go_one_is_low_whoever_sends_and_however_many_at_once(
+    schedulers: int, room: int
+) -> None:
+    low = set(range(1_000, 1_050))
+    waiting: list[list[int]] = [list(range(900)), [], sorted(low)]
+    together = [Turns() for _ in range(schedulers)]
+    for turns in together:
+        turns.sharers = schedulers
+    gone: list[int] = []
+    while waiting[HIGH] and waiting[LOW]:
+        turns = together[len(gone) % 31 % schedulers]
+        # A peek sees the first of each class, and there may be room for some of them only.
+        seen = [ids[:room] for ids in waiting]
+        sent = turns.shared(seen, room)[: 1 + len(gone) % room]
+        turns.serve(seen, sent)
+        gone += sent
+        waiting = [[run_id for run_id in ids if run_id not in sent] for ids in waiting]
+
+    assert all(low.intersection(gone[at : at + ONCE_IN]) for at in range(len(gone) - ONCE_IN))
 
 
 def test_a_turn_that_was_given_and_not_taken_is_given_again() -> None:

@@ -364,6 +364,40 @@ def test_the_newest_missed_ticks_are_caught_up_as_many_and_as_old_as_the_job_say
     assert str(every.skips[0].named(71).reason) == "98.0 s late; backfill 71 runs it"
 
 
+#: What docs/business-day.md promises of catching up a schedule that fires each 10 s and was due
+#: last 8 s ago, when nothing was sent for 98 s. `within` and `most`, the late limit; how many due
+#: times are skipped and told, how many caught up, and whether the last one runs as itself.
+CATCH_UP_PAGE = [
+    ("all of them", 86_400, 100, 5, (0, 10, False)),
+    ("up to `most`, the newest", 86_400, 3, 5, (7, 3, False)),
+    ("one", 86_400, 1, 5, (9, 1, False)),
+    ("none longer ago than `within`", 48, 100, 5, (5, 5, False)),
+    ("both", 48, 2, 5, (8, 2, False)),
+    ("none is so new", 5, 100, 5, (10, 0, False)),
+    ("the last still runs as itself", 86_400, 100, 8, (0, 9, True)),
+    ("the last runs, and `most` before it", 86_400, 3, 60, (6, 3, True)),
+    ("the last runs, and none before it is so new", 15, 100, 60, (9, 0, True)),
+]
+
+
+def test_what_was_missed_is_caught_up_as_its_page_says() -> None:
+    wrong = []
+    for name, within, most, late_limit, expected in CATCH_UP_PAGE:
+        got = plan(
+            EVERY_TEN_SECONDS,
+            watermark=NOW - 98_000 - 1,
+            catch_up=CatchUp(within * 1_000, most),
+            **CATCH_UP | {"late_limit_ms": late_limit * 1_000},
+        )
+        untold = sum(skip.count for skip in got.skips if skip.is_caught_up)
+        skipped = sum(skip.count for skip in got.skips if not skip.is_caught_up)
+        as_itself = [fire for fire in got.fires if fire.due_at_ms <= NOW and fire.is_late]
+        if (found := (skipped, untold, bool(as_itself))) != expected:
+            wrong.append((name, found))
+
+    assert not wrong
+
+
 def test_ticks_before_one_that_runs_late_as_itself_are_caught_up() -> None:
     got = plan(
         EVERY_TEN_SECONDS,

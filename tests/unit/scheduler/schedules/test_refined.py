@@ -87,6 +87,40 @@ def instants(days: Iterable[date], times: Iterable[time], zone: str) -> list[int
     )
 
 
+#: What docs/business-day.md promises of schedules with a calendar whose weekend is SAT and SUN; a
+#: Thursday, 2026-12-03, is off, and a Saturday, 2026-12-05, a working day: the days on which they
+#: are due from 2026-11-27 to 2026-12-08, in UTC.
+CALENDAR_PAGE: list[tuple[str, str, str, dict[str, str], str]] = [
+    ("skip", "CRON", "0 0 9 * * ?", {}, "27 30 1 2 4 5 7 8"),
+    ("next", "CRON", "0 0 9 ? * THU,SUN", {"on_holiday": "next"}, "30 4 7"),
+    ("previous", "CRON", "0 0 9 ? * THU,SUN", {"on_holiday": "previous"}, "27 2 5"),
+    ("those that meet are one", "CRON", "0 0 9 ? * SAT,SUN,MON", {"on_holiday": "next"}, "30 5 7"),
+    ("the last of the month", "CRON", "0 0 9 L * ?", {"on_holiday": "previous"}, "30"),
+    ("the third working day", "WORKDAY", "3 09:00", {}, "4"),
+    ("the last working day", "WORKDAY", "-1 09:00", {}, "30"),
+    ("window", "CRON", "0 0 9,21 * * ?", {"window": "20:00-22:00"}, "27 30 1 2 4 5 7 8"),
+    ("over midnight", "CRON", "0 0 1,9 * * ?", {"window": "22:00-06:00"}, "27 30 1 2 4 5 7 8"),
+    ("every leaves days off out", "FIX_RATE", "86400", {}, "27 30 1 2 4 5 7 8"),
+    ("from", "CRON", "0 0 9 * * ?", {"from": "2026-12-02"}, "2 4 5 7 8"),
+    ("until", "CRON", "0 0 9 * * ?", {"until": "2026-12-04"}, "27 30 1 2 4"),
+    ("unix_cron", "UNIX_CRON", "0 9 * * 4,5", {}, "27 4"),
+]
+
+
+def test_a_calendar_decides_due_times_as_its_page_says() -> None:
+    known = calendars(version({date(2026, 12, 3): False, date(2026, 12, 5): True}))
+    wrong = []
+    for name, kind, value, options, expected in CALENDAR_PAGE:
+        due = schedule(kind, value, "UTC", known, calendar="x", **options).ticks(
+            ms(2026, 11, 27) - 1, ms(2026, 12, 9) - 1, ms(2026, 11, 27, 9), 100
+        )
+        days = " ".join(str(datetime.fromtimestamp(tick / 1_000, UTC).day) for tick in due)
+        if days != expected:
+            wrong.append((name, days))
+
+    assert not wrong
+
+
 def moved(days: Mapping[date, bool], nominal: Iterable[date], on_holiday: str) -> set[date]:
     step = {"skip": 0, "next": 1, "previous": -1}[on_holiday]
     actual = set()

@@ -124,6 +124,69 @@ def test_a_pause_excuses_only_what_it_held_back() -> None:
     assert not wrong
 
 
+def ended(status: str, started: int | None, finished: int | None, **others: int) -> WatchedRun:
+    """Return a run of the first due time, with instants counted from that."""
+    at = [None if offset is None else FIRST + offset for offset in (started, finished)]
+    values = {"started_at": at[0], "finished_at": at[1], "routed_at": at[0]}
+    return run(FIRST, status, **(values | others))
+
+
+#: What docs/expectations.md promises of due times without pauses: the runs of one, and whether it
+#: breaks `start_within: 5m`, and `finish_by` of a time 5 minutes after it.
+DUE: list[tuple[str, list[WatchedRun], tuple[bool, bool]]] = [
+    ("done in time", [ended("SUCCEEDED", 1, FIVE)], (False, False)),
+    ("done a moment too late", [ended("SUCCEEDED", 1, FIVE + 1)], (False, True)),
+    ("started at the last moment", [ended("RUNNING", FIVE, None)], (False, True)),
+    ("started a moment too late", [ended("SUCCEEDED", FIVE + 1, FIVE + 2)], (True, True)),
+    ("waits", [ended("PLANNED", None, None)], (True, True)),
+    ("failed", [ended("FAILED", 1, 2)], (False, True)),
+    ("never started", [ended("UNDELIVERED", None, 2)], (True, True)),
+    ("a handler that skips has done it", [ended("SKIPPED", 1, 2)], (False, False)),
+    (
+        "any attempt counts",
+        [ended("UNDELIVERED", None, 2), ended("SUCCEEDED", 9, 10)],
+        (False, False),
+    ),
+    (
+        "a re-run counts",
+        [ended("FAILED", 1, 2), ended("SUCCEEDED", 8, 9, origin_id=77)],
+        (False, False),
+    ),
+    (
+        "each shard counts",
+        [
+            ended("SUCCEEDED", 1, 2, shard_total=2),
+            ended("FAILED", 1, 2, shard_total=2, shard_index=1),
+        ],
+        (False, True),
+    ),
+    ("by hand is no due time", [ended("FAILED", None, 2, origin_id=77)], (False, False)),
+    ("cancelled is none either", [ended("CANCELLED", None, 2)], (False, False)),
+]
+
+
+def test_due_times_are_judged_as_their_page_says() -> None:
+    wrong = []
+    for name, runs, expected in DUE:
+        times = due_times(runs, [], after_ms=0, next_tick_ms=PARKED_MS)
+        broken = tuple(
+            judge(
+                times,
+                deadline=lambda due_at: due_at + FIVE,
+                done_at=done_at,
+                judged_until=0,
+                pauses=(),
+                now_ms=THIRD,
+            ).broken_at
+            is not None
+            for done_at in (started, lambda due_time: due_time.succeeded_at)
+        )
+        if broken != expected:
+            wrong.append((name, broken))
+
+    assert not wrong
+
+
 def test_a_skipped_due_time_is_excused_by_the_pause_that_held_it_back() -> None:
     [skipped] = due_times([], [SkippedSpan(FIRST, FIRST)], after_ms=0, next_tick_ms=PARKED_MS)
 
