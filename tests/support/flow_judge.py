@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 SUCCEEDED, FAILED, SKIPPED, BYPASSED = "SUCCEEDED", "FAILED", "SKIPPED", "BYPASSED"
-KILLED = "KILLED"
 
 
 class NoValue(Exception):
@@ -105,11 +104,14 @@ def judge(flow: Flow, fates: Fates, kept: Known = NOTHING, begin: str | None = N
     return Judged(nodes, _end(flow, nodes))
 
 
-def stop(judged: Judged, begun: set[str], over: set[str]) -> Judged:
-    """Return what becomes of a run that is stopped when these nodes have begun and are over."""
+def stop(judged: Judged, status: str, begun: set[str], over: set[str]) -> Judged:
+    """Return what becomes of a run that is stopped when these nodes have begun and are over.
+
+    `status`: KILLED or TIMED_OUT.
+    """
     left = {name: Decided(FAILED if name in begun else BYPASSED) for name in judged.nodes}
     nodes = left | {name: judged.nodes[name] for name in over}
-    return Judged(nodes, KILLED, frozenset(left.keys() - over))
+    return Judged(nodes, status, frozenset(left.keys() - over))
 
 
 def to_repeat(flow: Flow, judged: Judged) -> set[str]:

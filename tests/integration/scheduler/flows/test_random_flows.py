@@ -21,6 +21,7 @@ from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.flow_judge import NOTHING, Decided, Flow, Judged, Known
 from tests.support.random_flows import random_fates, random_flow, said
+from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.completion.completion import Completion
@@ -132,7 +133,10 @@ def test_random_flows_become_what_their_page_says(cluster: Cluster, keep: Keep) 
 
 def begin(cluster: Cluster, plays: Sequence[Play]) -> None:
     """Plan a run of each flow."""
-    flows = [flow_job(one.name, said(one.flow, one.chance), retries=one.retries) for one in plays]
+    flows = [
+        flow_job(one.name, said(one.flow, one.chance), retries=one.retries, timeout=3_600)
+        for one in plays
+    ]
     cluster.apply(job("a"), *flows)
     rows = {row.name: row for row in cluster.jobs()}
     now_ms, ids = cluster.now_ms(), RunIds(cluster.database)
@@ -167,21 +171,22 @@ class Stage:
         self._keep = keep
         self._plays = {play.name: play for play in plays}
         self._chance = random.Random(SEED)
+        self._now_ms = 0
         self._scheduler = self._new_scheduler()
 
     def play(self) -> None:
         """Go on until every flow is over."""
         for _ in range(1_000):
-            now_ms = self._cluster.now_ms()
+            self._now_ms = self._cluster.now_ms()
             found = self._cluster.database.read(self._open)
             waiting = self._cluster.database.read(self._waiting)
             if not found and not waiting:
                 return
             if found and self._chance.random() < 0.3:
-                self._kill(self._plays[self._chance.choice(list(found))])
+                self._stop(self._plays[self._chance.choice(list(found))])
                 continue
             ends = self._some(found)
-            unit = partial(self._act, waiting=waiting, ends=ends, now_ms=now_ms)
+            unit = partial(self._act, waiting=waiting, ends=ends)
             if self._chance.random() < 0.3:
                 with suppress(Died):
                     self._cluster.database.write(partial(_die, unit))
@@ -191,28 +196,29 @@ class Stage:
         raise AssertionError("flows are still open")
 
     def _new_scheduler(self) -> Completion:
-        now_ms = self._cluster.now_ms()
-        return Completion(RunIds(self._cluster.database), lambda: now_ms)
+        return Completion(RunIds(self._cluster.database), lambda: self._now_ms)
 
-    def _act(
-        self, session: Session, waiting: Sequence[int], ends: Sequence[End], now_ms: int
-    ) -> None:
+    def _act(self, session: Session, waiting: Sequence[int], ends: Sequence[End]) -> None:
         one = self._scheduler
         one.carry_on(session, one.flows.open(session, waiting))
         ids = [end.run_id for end in ends]
-        sent = {"status": RunStatus.SENT, "routed_at": now_ms, "address": "a"}
+        sent = {"status": RunStatus.SENT, "routed_at": self._now_ms, "address": "a"}
         is_open = Run.id.in_(ids), Run.status == RunStatus.PLANNED
         session.execute(update(Run).where(*is_open).values(**sent))
         one.end(session, ends)
 
-    def _kill(self, play: Play) -> None:
-        """Let somebody kill a flow; note what must become of it."""
-        rows = nodes_of(self._cluster, play.run_ids[-1]).values()
+    def _stop(self, play: Play) -> None:
+        """Let somebody kill a flow, or let it take too long; note what must become of it."""
+        run_id, status = play.run_ids[-1], self._chance.choice(["KILLED", "TIMED_OUT"])
+        rows = nodes_of(self._cluster, run_id).values()
         over = {row.node for row in rows if row.outcome}
         begun = {row.node for row in rows if row.begun_at}
-        play.expected[-1] = flow_judge.stop(play.expected[-1], begun, over)
-        play.asked.append(f"kill when {over} are over and {begun - over} run")
-        self._cluster.commands().kill(play.run_ids[-1])
+        play.expected[-1] = flow_judge.stop(play.expected[-1], status, begun, over)
+        play.asked.append(f"{status} when {over} are over and {begun - over} run")
+        if status == "KILLED":
+            self._cluster.commands().kill(run_id)
+        else:
+            put(self._cluster.database, [run_id], due_at=1, started_at=1)
         self._keep()
 
     def _waiting(self, session: Session) -> list[int]:
