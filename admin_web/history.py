@@ -25,6 +25,7 @@ from warren.sql.registry import apps
 RECORD_LABELS = {
     "addresses": lazy_gettext("Addresses"),
     "alarm_email": lazy_gettext("Alarm e-mail"),
+    "alarm_secret": lazy_gettext("Signing secret"),
     "alarm_style": lazy_gettext("Webhook format"),
     "alarm_webhook": lazy_gettext("Alarm webhook"),
     "app": lazy_gettext("App"),

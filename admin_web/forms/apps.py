@@ -3,16 +3,18 @@
 import re
 
 from flask_babel import gettext, lazy_gettext
-from wtforms import Field, RadioField, SelectField, StringField, TextAreaField
+from wtforms import Field, PasswordField, RadioField, SelectField, StringField, TextAreaField
 from wtforms.validators import InputRequired, Length, Optional, Regexp, ValidationError
 
-from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, select_choices
+from warren.admin_web.forms.console_form import REQUIRED, SECRET_HINT, ConsoleForm, select_choices
 from warren.admin_web.language import job_labels
+from warren.admin_web.language.labels import problem_text
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.alarms.channels.webhook_style import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.targets import target_problems
 from warren.scheduler.jobs.rules import check_addresses, check_title
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.routing.built_in_routes import Route
@@ -60,6 +62,7 @@ class AppForm(ConsoleForm):
         ),
         default="",
     )
+    secret = PasswordField(lazy_gettext("Signing secret"), description=SECRET_HINT)
     webhook_url = StringField(lazy_gettext("Webhook"))
     webhook_when = SelectField(
         lazy_gettext("Call the webhook"),
@@ -120,6 +123,15 @@ class AppForm(ConsoleForm):
         if field.data and not self.webhook.data:
             raise ValidationError(gettext("A webhook format needs a webhook."))
 
+    def validate_secret(self, field: Field) -> None:
+        """Refuse what is no secret, or one without a webhook that takes it."""
+        targets = AlarmTargets(
+            webhook=self.webhook.data or "", style=self.style.data or "", secret=field.data or ""
+        )
+        for problem in target_problems(targets):
+            if problem.field == "alarm/secret":
+                raise ValidationError(problem_text(problem))
+
     def spec(self, name: str) -> AppSpec:
         """Return the valid form as an app with this name."""
         return AppSpec(
@@ -131,6 +143,7 @@ class AppForm(ConsoleForm):
                 emails=parts(self.emails.data),
                 webhook=self.webhook.data or "",
                 style=self.style.data or "",
+                secret=self.secret.data or "",
             ),
             webhook=RunWebhook(url=self.webhook_url.data or "", when=self.webhook_when.data or ""),
         )

@@ -7,11 +7,23 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from flask_babel import LazyString, gettext, lazy_gettext
-from wtforms import BooleanField, HiddenField, SelectField, StringField, TextAreaField
+from wtforms import (
+    BooleanField,
+    HiddenField,
+    PasswordField,
+    SelectField,
+    StringField,
+    TextAreaField,
+)
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
 from warren.admin_web.flows.typed_flow import TypedFlow
-from warren.admin_web.forms.console_form import ConsoleForm, choices_for, select_choices
+from warren.admin_web.forms.console_form import (
+    SECRET_HINT,
+    ConsoleForm,
+    choices_for,
+    select_choices,
+)
 from warren.admin_web.forms.field_values import read_value, shown, text_of
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
@@ -229,6 +241,11 @@ class JobForm(ConsoleForm):
     )
     webhook = StringField(lazy_gettext("Alarm webhook"), render_kw={"autocomplete": "off"})
     style = SelectField(lazy_gettext("Webhook format"), validate_choice=False)
+    secret = PasswordField(
+        lazy_gettext("Signing secret"),
+        description=SECRET_HINT,
+        render_kw={"autocomplete": "new-password"},
+    )
     webhook_url = StringField(
         lazy_gettext("Webhook"),
         description=lazy_gettext(
@@ -265,7 +282,7 @@ class JobForm(ConsoleForm):
     )
     failure_fields = (
         *("retries", "retry_delay", "retry_backoff", "retry_most", "retry_jitter"),
-        *("delivery", "emails", "webhook", "style"),
+        *("delivery", "emails", "webhook", "style", "secret"),
     )
     date_fields = (
         *("run_date_days", "run_date_months", "run_date_workdays", "run_date_calendar"),

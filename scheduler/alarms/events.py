@@ -3,7 +3,7 @@
 Events are stored in the database until they are sent.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -14,11 +14,15 @@ from warren.sql.run_status import RunStatus
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlarmTargets:
-    """Where an alarm goes; `style` is the format of the webhook's body, "" = by its host."""
+    """Where an alarm goes; `style` is the format of the webhook's body, "" = by its host.
+
+    `secret` is given to be stored, and signs what goes to the webhook; what is stored is not here.
+    """
 
     emails: tuple[str, ...] = ()
     webhook: str = ""
     style: str = ""
+    secret: str = field(default="", repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.emails or self.webhook)

@@ -22,8 +22,9 @@ from warren.scheduler.rounds import pending_work
 from warren.scheduler.rounds.loop import Loop
 from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
 from warren.scheduler.rounds.role_loops import RoleLoops
-from warren.sql.alarms.alarms import MessageKind
+from warren.sql.alarms.alarms import MessageKind, secret_of
 from warren.sql.engine import Database
+from warren.sql.models import Alarm
 
 LONGEST_SECONDS = 5.0
 #: There may be a message for every run, and each occupies a thread while it is sent.
@@ -65,7 +66,7 @@ class AlarmRoles:
         self.loops.add("calendar watch", calendars.run_round, longest_seconds=LONGEST_SECONDS)
         new_epochs = EpochWatch(database=database, roster=roster, defaults=policy.defaults)
         self.loops.add("epoch watch", new_epochs.run_round, longest_seconds=LONGEST_SECONDS)
-        post = Webhook(policy.webhook_allow)
+        post = Webhook(policy.webhook_allow, secret_of=self._secret_of)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
         self._senders = [self._add("webhooks", webhook.run_round, pending_work.webhooks)]
         slow = SlowTargets()
@@ -91,6 +92,11 @@ class AlarmRoles:
             now_ms=self._now_ms,
             slow=slow,
         )
+
+    def _secret_of(self, alarm: Alarm) -> str:
+        own = self._database.read(lambda session: secret_of(session, alarm))
+        usual = self._policy.defaults
+        return own or (usual.secret if usual.webhook == alarm.target else "")
 
     def _wake_senders(self) -> None:
         for sender in self._senders:

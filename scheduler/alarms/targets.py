@@ -6,11 +6,13 @@ The rules for targets hold in job files, forms and API alike.
 from collections.abc import Iterator
 
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
-from warren.scheduler.alarms.channels.webhook_style import STYLES, style_of
+from warren.scheduler.alarms.channels.webhook_style import SIGNED, STYLES, style_of
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import WHENS, AlarmTargets, News, RunWebhook, to_text
 from warren.scheduler.problems import Code, Problem, Word, found, unknown_word
 from warren.sql.alarms.alarms import MAIL, JobRecipients, NewAlarm, WaitingApp
+
+MAX_SECRET_LENGTH = 255
 
 
 def job_targets(job: JobRecipients, defaults: AlarmTargets) -> AlarmTargets:
@@ -36,8 +38,12 @@ def webhook_of(url: str | None, when: str | None) -> RunWebhook:
 
 
 def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
-    """Return the values of an app's row for its targets and webhook, by attribute."""
-    return {
+    """Return the values of an app's row for its targets and webhook, by attribute.
+
+    Without a secret, the one that is stored stays.
+    """
+    secret = {"alarm_secret": alarm.secret} if alarm.secret else {}
+    return secret | {
         "alarm_email": ",".join(alarm.emails),
         "alarm_webhook": alarm.webhook,
         "alarm_style": alarm.style,
@@ -94,6 +100,20 @@ def target_problems(targets: AlarmTargets) -> Iterator[Problem]:
         yield Problem(Code.STYLE_ALONE, "alarm/style")
     elif targets.style and targets.style not in STYLES:
         yield unknown_word("alarm/style", Word.STYLE, targets.style, STYLES, Code.UNKNOWN_STYLE)
+
+    if targets.secret and not _takes_secret(targets):
+        yield Problem(Code.SIGNING_ALONE, "alarm/secret", known=", ".join(SIGNED))
+    elif not is_sound_secret(targets.secret):
+        yield Problem(Code.SIGNING, "alarm/secret", most=MAX_SECRET_LENGTH)
+
+
+def is_sound_secret(secret: str) -> bool:
+    """Return whether a text can be a robot's secret; an empty one is none."""
+    return len(secret) <= MAX_SECRET_LENGTH and all("!" <= sign <= "~" for sign in secret)
+
+
+def _takes_secret(targets: AlarmTargets) -> bool:
+    return bool(targets.webhook) and style_of(targets.webhook, targets.style) in SIGNED
 
 
 def webhook_problems(webhook: RunWebhook) -> Iterator[Problem]:

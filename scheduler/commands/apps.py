@@ -141,6 +141,7 @@ def app_record(app: App) -> dict[str, str]:
         "alarm_email": app.alarm_email or "",
         "alarm_webhook": app.alarm_webhook or "",
         "alarm_style": app.alarm_style or "",
+        "alarm_secret": app.alarm_secret or "",
         "webhook_url": app.webhook_url or "",
         "webhook_when": app.webhook_when or "",
     }

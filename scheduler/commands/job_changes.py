@@ -52,6 +52,7 @@ from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import planned_runs, transitions
 
 _GRAPH = Flow()
+_SIGNED = frozenset({"alarm_webhook", "alarm_secret"})
 
 
 def _renamed(new_names: Mapping[str, str], name: str) -> str:
@@ -391,6 +392,8 @@ class JobChanges:
         job, anchor_ms = edit.job, _anchor_of(edit)
         for name, value in columns_of(edit.spec, edit.fields).items():
             setattr(job, name, value)
+        if {field.name for field in edit.fields} & _SIGNED == {"alarm_webhook"}:
+            job.alarm_secret = None  # it belonged to the other webhook
         job.update_time = at(now_ms)
         if edit.clears_stop:
             self._schedules.clear_stop(job)

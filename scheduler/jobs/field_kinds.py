@@ -80,6 +80,23 @@ class Webhook(Text):
         return _shown_webhook(before), _shown_webhook(after)
 
 
+@dataclass(frozen=True, slots=True)
+class Secret(Text):
+    """A text that can be set and never read again; empty = leave it as it is."""
+
+    def stored(self, value: str) -> str | None:
+        """Return the text, or NULL for none."""
+        return value or None
+
+    def value(self, _stored: str | None) -> str:
+        """Return nothing."""
+        return ""
+
+    def change(self, _before: str, _after: str) -> tuple[str, str]:
+        """Return that there is another one."""
+        return "***", "***"
+
+
 class Texts(Text):
     """Several texts, separated by commas in a row."""
 

@@ -22,6 +22,7 @@ from warren.scheduler.jobs.field_kinds import (
     Line,
     Number,
     Options,
+    Secret,
     Share,
     Tags,
     Text,
@@ -100,6 +101,8 @@ class JobSpec:
         catch_up_within: how far back the misfire policy CATCH_UP catches up.
         catch_up_most: how many of the newest due times it catches up.
         flow: the graph of a flow, which has no `handler`: its run is the run of its nodes.
+        alarm_secret: signs what goes to `alarm_webhook`. It is never read back: empty = leave it as
+            it is; another webhook without one has none.
         script_language: a ScriptLanguage; such a job has a script and no `handler`.
         scope: where `concurrency` and `block` hold: in each executor, or in the whole cluster.
         limits: NAME or NAME:WEIGHT of limits that each run takes until it has ended.
@@ -156,6 +159,7 @@ class JobSpec:
     alarm_emails: Annotated[tuple[str, ...], Texts(group="alarm", column="alarm_email")] = ()
     alarm_webhook: Annotated[str, Webhook(group="alarm", is_secret=True)] = ""
     alarm_style: Annotated[str, Text(group="alarm")] = ""
+    alarm_secret: Annotated[str, Secret(group="alarm", is_secret=True)] = ""
     webhook_url: Annotated[str, Webhook(group="webhook", is_secret=True)] = ""
     webhook_when: Annotated[str, Text(group="webhook")] = ""
     expect: Annotated[Expectations, Expected()] = NOTHING
@@ -185,7 +189,10 @@ class JobSpec:
     def alarm(self) -> AlarmTargets:
         """Its alarm targets."""
         return AlarmTargets(
-            emails=self.alarm_emails, webhook=self.alarm_webhook, style=self.alarm_style
+            emails=self.alarm_emails,
+            webhook=self.alarm_webhook,
+            style=self.alarm_style,
+            secret=self.alarm_secret,
         )
 
     @property

@@ -113,6 +113,8 @@ def set_app(session: Session, app_id: int, columns: Mapping[str, str]) -> list[s
     changed = differing(app, columns)
     for name in changed:
         setattr(app, name, columns[name] or None)
+    if "alarm_webhook" in changed and "alarm_secret" not in columns:
+        app.alarm_secret = None
     session.flush()
     return changed
 
@@ -196,6 +198,16 @@ def add(session: Session, alarms: Iterable[NewAlarm]) -> None:
     # Always in the same order, so that two schedulers cannot deadlock on their keys.
     rows.sort(key=lambda row: (row["subject_key"], row["channel"], row["target_hash"]))
     insert_or_ignore(session, Alarm, rows)
+
+
+def secret_of(session: Session, alarm: Alarm) -> str:
+    """Return the secret that the alarm's job or app has for its target; empty if there is none."""
+    owners = (
+        select(Job.alarm_secret).where(Job.id == alarm.job_id, Job.alarm_webhook == alarm.target),
+        select(App.alarm_secret).where(App.id == alarm.app_id, App.alarm_webhook == alarm.target),
+    )
+    found = (session.execute(owner).scalar() for owner in owners)
+    return next((str(secret) for secret in found if secret), "")
 
 
 def jobs_alarmed(

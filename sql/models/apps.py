@@ -36,6 +36,8 @@ class App(Model):
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
     alarm_style: Mapped[str | None] = mapped_column(String(16))
+    #: What its robot's signatures are made with; never read back by people.
+    alarm_secret: Mapped[str | None] = mapped_column(String(255))
     webhook_url: Mapped[str | None] = mapped_column(String(512))
     webhook_when: Mapped[str | None] = mapped_column(String(16))
     #: The route of jobs that name none; None = CONSISTENT_HASH.

@@ -94,6 +94,8 @@ class Job(Model):
     alarm_email: Mapped[str | None] = mapped_column(String(255))
     alarm_webhook: Mapped[str | None] = mapped_column(String(512))
     alarm_style: Mapped[str | None] = mapped_column(String(16))
+    #: What its robot's signatures are made with; never read back by people.
+    alarm_secret: Mapped[str | None] = mapped_column(String(255))
     webhook_url: Mapped[str | None] = mapped_column(String(512))
     webhook_when: Mapped[str | None] = mapped_column(String(16))
     #: What is expected of it, as JSON; None = nothing.

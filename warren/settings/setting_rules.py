@@ -17,6 +17,7 @@ from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
 from warren.scheduler.alarms.channels.webhook_url import EVERYWHERE, WebhookAllowList, check_webhook
+from warren.scheduler.alarms.targets import is_sound_secret
 from warren.scheduler.commands.tokens.token_text import is_whole
 from warren.sql.dialects.url_forms import form_of
 
@@ -100,6 +101,13 @@ def check_emails(emails: str) -> str:
         if not is_email(email):
             raise ValueError(f"{email[:100]!r} is not one")
     return ",".join(listed)
+
+
+def check_alarm_secret(secret: str) -> str:
+    """Return the secret of a robot; the error does not quote it."""
+    if not is_sound_secret(secret):
+        raise ValueError("this is not one")
+    return secret
 
 
 def check_webhook_url(url: str) -> str:

@@ -33,6 +33,7 @@ from warren.settings.kinds import (
 )
 from warren.settings.secret_files import LINKS, SUFFIX, check_allowed
 from warren.settings.setting_rules import (
+    check_alarm_secret,
     check_api_token,
     check_broker_url,
     check_builtin,
@@ -175,6 +176,9 @@ class Settings:
         text(check_webhook_url),
         "an http(s) URL that does not point to a link-local address",
         secret=True,
+    )
+    alarm_secret: str | None = setting(
+        text(check_alarm_secret), "up to 255 printable characters without spaces", secret=True
     )
     webhook_allow: str | None = setting(
         text(check_webhook_allow),

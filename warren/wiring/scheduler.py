@@ -117,6 +117,7 @@ def alarm_policy(settings: Settings) -> AlarmPolicy:
         defaults=AlarmTargets(
             emails=tuple(email for email in (settings.alarm_emails or "").split(",") if email),
             webhook=settings.alarm_webhook or "",
+            secret=settings.alarm_secret or "",
         ),
         mail_server=MailServer.parse(settings.smtp_url) if settings.smtp_url else None,
         webhook_allow=WebhookAllowList.parse(settings.webhook_allow or ""),

@@ -72,11 +72,12 @@ def pause_answer(shown_pause: ShownPause | None) -> PauseFacts | None:
 
 
 class AppAlarm(msgspec.Struct, kw_only=True):
-    """Where an app's alarms go."""
+    """Where an app's alarms go; `secret` is never in an answer, and stays if it is left out."""
 
     emails: list[str] = []
     webhook: str = ""
     style: str = ""
+    secret: str | msgspec.UnsetType = msgspec.UNSET
 
 
 class AppWebhook(msgspec.Struct, kw_only=True):
@@ -237,7 +238,12 @@ def app_spec_of(app: str, body: AppBody) -> AppSpec:
         title=body.title,
         addresses=tuple(body.addresses),
         route=body.route,
-        alarm=AlarmTargets(emails=tuple(alarm.emails), webhook=alarm.webhook, style=alarm.style),
+        alarm=AlarmTargets(
+            emails=tuple(alarm.emails),
+            webhook=alarm.webhook,
+            style=alarm.style,
+            secret=alarm.secret or "",
+        ),
         webhook=RunWebhook(url=webhook.url, when=webhook.when),
     )
 

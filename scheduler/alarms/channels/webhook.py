@@ -63,6 +63,8 @@ class Webhook:
 
     Args:
         webhook_allow_list: where webhooks may go.
+        secret_of: returns the secret for an alarm's target; empty = it is not signed.
+        now: seconds since the epoch, as receivers know them.
         send_seconds: the time limit for one request in all.
         silence_seconds: how long the server may be silent.
 
@@ -72,10 +74,14 @@ class Webhook:
         self,
         webhook_allow_list: WebhookAllowList = EVERYWHERE,
         *,
+        secret_of: Callable[[Alarm], str] = lambda _alarm: "",
+        now: Callable[[], float] = time.time,
         send_seconds: float = SEND_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
     ) -> None:
         self._allow_list = webhook_allow_list
+        self._secret_of = secret_of
+        self._now = now
         self._send_seconds = send_seconds
         self._silence_seconds = silence_seconds
 
@@ -84,22 +90,32 @@ class Webhook:
 
         Neither text holds the URL.
         """
-        answer = self.post(alarm.target, webhook_style.body(alarm.channel, message, alarm.id))
+        body, query = webhook_style.body(alarm.channel, message, alarm.id), ""
+        if alarm.channel in webhook_style.SIGNED and (secret := self._secret_of(alarm)):
+            body, query = webhook_style.signed(alarm.channel, body, secret, self._now())
+        answer = self.post(alarm.target, body, query=query)
         if words := webhook_style.refusal(alarm.channel, answer.body):
             raise OSError(words)
         return answer.in_words()
 
     def post(
-        self, target: str, content: bytes, headers: Mapping[str, str] = MappingProxyType({})
+        self,
+        target: str,
+        content: bytes,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        *,
+        query: str = "",
     ) -> Answer:
-        """Post JSON to a URL and return the answer; raises as `send` does."""
+        """Post JSON to a URL, with more query, and return the answer; raises as `send` does."""
         try:
             check_webhook(target)
         except ValueError as error:
             raise ValueError("this URL is not allowed as a webhook") from error
         try:
             with Deadline(self._send_seconds) as deadline:
-                answer = self._post(urlsplit(target), content, headers, deadline.watch)
+                url = urlsplit(target)
+                url = url._replace(query="&".join(filter(None, (url.query, query))))
+                answer = self._post(url, content, headers, deadline.watch)
         except http.client.HTTPException as error:
             raise OSError(f"it does not speak HTTP: {type(error).__name__}") from error
         if answer.status in _REDIRECTS:

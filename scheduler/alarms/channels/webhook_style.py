@@ -4,16 +4,20 @@ The formats are from their pages on custom robots and incoming webhooks. A robot
 keyword finds `warren` in the first line.
 """
 
+import base64
+import hmac
 import re
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import msgspec
 
 from warren.scheduler.alarms.channels.message import Message
 
 GENERIC = "json"
+#: Whose robots may require a signature.
+SIGNED = ("dingtalk", "feishu")
 #: The style of each service, by its host.
 _HOSTS = {
     "oapi.dingtalk.com": "dingtalk",
@@ -46,6 +50,22 @@ def style_of(url: str, style: str = "") -> str:
 def body(style: str, message: Message, alarm_id: int) -> bytes:
     """Return the body; `alarm_id` is the same when an alarm is sent again."""
     return msgspec.json.encode(_BODIES[style](message, alarm_id))
+
+
+def signed(style: str, body: bytes, secret: str, now: float) -> tuple[bytes, str]:
+    """Return a body and what is added to the URL's query, with a robot's signature.
+
+    DingTalk takes it in the query, in milliseconds, Feishu and Lark in the body, in seconds, with
+    the text that DingTalk signs as the key.
+    """
+    at = str(int(now * 1_000) if style == "dingtalk" else int(now))
+    text = f"{at}\n{secret}".encode()
+    if style == "dingtalk":
+        sign = hmac.digest(secret.encode(), text, "sha256")
+        return body, urlencode({"timestamp": at, "sign": base64.b64encode(sign)})
+    sign = base64.b64encode(hmac.digest(text, b"", "sha256"))
+    own = {"timestamp": at, "sign": sign.decode()}
+    return msgspec.json.encode(own | msgspec.json.decode(body, type=dict[str, Any])), ""
 
 
 def refusal(style: str, answer: bytes) -> str:

@@ -25,3 +25,5 @@ def upgrade() -> None:
         **TABLE_OPTIONS,
     )
     add_column("warren_calendar", sa.Column("not_taken", sa.String(length=1_000)))
+    for table in ("xxl_job_group", "xxl_job_info"):
+        add_column(table, sa.Column("alarm_secret", sa.String(length=255)))

@@ -28,7 +28,7 @@ from warren.scheduler.completion.end import End
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.alarms import rate_limit
-from warren.sql.alarms.alarms import AlarmStatus, MessageKind
+from warren.sql.alarms.alarms import AlarmStatus, MessageKind, secret_of
 from warren.sql.ids import RunIds
 from warren.sql.instants import HOUR_MS
 from warren.sql.models import Alarm, App, Job, Run
@@ -173,6 +173,28 @@ def test_nothing_of_a_webhooks_answer_is_kept(desk: Desk, channel: str, status: 
     [kept] = desk.alarms()
     assert kept.tries == 1
     assert "inner" not in f"{kept.error} {kept.content}"
+
+
+def test_a_robots_webhook_is_signed_with_the_secret_of_the_job_or_app_that_has_it(
+    desk: Desk,
+) -> None:
+    signing = Webhook(secret_of=lambda a: desk.database.read(lambda s: secret_of(s, a)))
+    desk.send = signing.send
+    with WebhookServer() as hook, WebhookServer() as other:
+        hook.answer = other.answer = b'{"errcode":0,"code":0}'
+        own = {"alarm_email": None, "alarm_webhook": hook.url, "alarm_style": "dingtalk"}
+        app = {"alarm_webhook": other.url, "alarm_style": "feishu", "alarm_secret": "of the app"}
+        desk.fail(desk.job("signed", **own, alarm_secret="of the job"))
+        desk.fail(desk.job("bare", **own))
+        desk.change(App, desk.rows.app("reports"), **app)
+        desk.fail(desk.job("of-app", alarm_email=None))
+        desk.round()
+
+    paths = [path for _, path, _ in hook.requests]
+    assert ["&sign=" in path and "&timestamp=" in path for path in paths] == [True, False]
+    assert all(path.startswith("/hook?token=hush") for path in paths)
+    assert {"sign", "timestamp", "msg_type"} <= other.posts[0].keys()
+    assert "secret" not in f"{hook.requests}{other.bodies}"
 
 
 class TestMarks:

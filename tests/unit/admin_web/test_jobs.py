@@ -459,11 +459,11 @@ class TestForm:
         apply(
             database,
             clock,
-            JobSpec(name="secret", app="mails", handler="h"),
+            JobSpec(name="hidden", app="mails", handler="h"),
             JobSpec(name="own", app="reports", handler="h"),
-            JobSpec(name="p", app="reports", handler="h", children=("own", "mails/secret")),
+            JobSpec(name="p", app="reports", handler="h", children=("own", "mails/hidden")),
         )
-        parent, child = job_of(database, "reports/p"), job_of(database, "mails/secret")
+        parent, child = job_of(database, "reports/p"), job_of(database, "mails/hidden")
 
         shown = operator.get(f"/jobs/{parent.id}").text
         form = operator.get(f"/jobs/{parent.id}/edit").text
@@ -472,7 +472,7 @@ class TestForm:
             GOOD | {"name": "p", "children": "", "seen": seen(operator, parent.id)},
         )
 
-        assert "secret" not in shown + form
+        assert "mails/hidden" not in shown + form
         assert "Child jobs in apps that you have no access to: 1" in shown
         assert answer.status_code == 303
         assert job_of(database, "reports/p").child_ids == str(child.id)

@@ -1,7 +1,10 @@
 """The words of alarms, and what each service is sent."""
 
+import base64
+import hmac
 import json
 from typing import Any
+from urllib.parse import parse_qs
 
 import msgspec
 import pytest
@@ -225,6 +228,22 @@ class TestBodies:
         texts = [block["inlines"][0]["text"] for block in card["body"]]
         assert texts == ["[warren] a failed", "see [x](http://evil)", " ", "**end**"]
         assert card["actions"][0]["url"] == "http://w/1"
+
+    def test_a_signature_is_where_and_of_what_each_service_expects(self) -> None:
+        # What the examples of both services give for this secret and second.
+        now, secret = 1_599_360_473.5, "this is a secret"
+        text = f"1599360473\n{secret}".encode()
+        of_feishu = base64.b64encode(hmac.digest(text, b"", "sha256")).decode()
+        text = f"1599360473500\n{secret}".encode()
+        of_dingtalk = base64.b64encode(hmac.digest(secret.encode(), text, "sha256")).decode()
+
+        body, none = webhook_style.signed("feishu", b'{"msg_type":"text"}', secret, now)
+        same, query = webhook_style.signed("dingtalk", b"{}", secret, now)
+
+        own = {"timestamp": "1599360473", "sign": of_feishu}
+        assert (json.loads(body), none) == (own | {"msg_type": "text"}, "")
+        given = {"timestamp": ["1599360473500"], "sign": [of_dingtalk]}
+        assert (same, parse_qs(query)) == (b"{}", given)
 
     def test_wecom_gets_what_it_takes_and_no_half_character(self) -> None:
         found = self.body("wecom", Message("s", "字" * 3_000, {}))

@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.acting import NamedCommands, acting
 from tests.support.cluster import APP, Cluster
+from tests.support.eventually import eventually
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.commands.schedule_changes import Stopped
@@ -289,3 +290,21 @@ def test_a_schedule_that_is_typed_tells_what_it_would_cancel(
 
     assert told == 2
     assert set(seconds_of(cluster, clock).values()) == {"PLANNED"}
+
+
+def test_what_was_due_before_an_edit_runs_as_soon_as_somebody_can_run_it(cluster: Cluster) -> None:
+    cluster.scheduler()
+    cluster.job("each", enabled=True, **EACH_SECOND)
+
+    def due() -> list[int]:
+        now_ms = cluster.now_ms()
+        return [run.id for run in cluster.runs(status="PLANNED") if run.due_at < now_ms]
+
+    waiting = eventually(lambda: len(found := due()) > 1 and found)
+    hourly = spec(schedule_kind="CRON", schedule_value="0 0 * * * ?")
+    done = cluster.commands().apply([], [hourly])
+    cluster.executor()
+
+    eventually(lambda: {cluster.run(run_id).status for run_id in waiting} == {"SUCCEEDED"})
+    assert done[0].cancelled > 0
+    assert is_sound(cluster)

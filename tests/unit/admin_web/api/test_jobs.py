@@ -5,6 +5,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from sqlalchemy import select
 
 from tests.support.api import Program
 from tests.support.console import Clock
@@ -13,6 +14,7 @@ from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.spec import FIELDS
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.models import Job
 
 JOB = {
     "handler": "report.daily",
@@ -390,6 +392,32 @@ def test_a_save_and_a_stop_tell_how_many_planned_runs_they_cancel(
     assert saved["cancelled"] == 2
     assert "cancelled" not in again
     assert stopped == {"changed": True, "cancelled": 2}
+
+
+def test_a_secret_can_be_given_and_never_read(admin: Program, rows: Rows) -> None:
+    robot = {"webhook": "https://oapi.dingtalk.com/robot/send?access_token=1", "secret": "SEChush"}
+    made(admin, alarm=robot)
+
+    def stored() -> list[str | None]:
+        return rows.database.read(lambda session: list(session.scalars(select(Job.alarm_secret))))
+
+    first = stored()
+    read = admin.get(PATH)
+    again = admin.put(PATH, read.get_json(), headers={"If-Match": "*"})
+    patched = admin.call("PATCH", PATH, json={"param": "y"}, headers={"If-Match": "*"})
+    kept = stored()
+    file = admin.get("/export")
+    entries = rows.database.read(lambda s: audit_log.listing(s, AuditFilter(limit=20)))
+    log = [(entry.before, entry.after) for entry in entries]
+    other = {"alarm": {"webhook": "https://oapi.dingtalk.com/robot/send?access_token=2"}}
+    admin.call("PATCH", PATH, json=other, headers={"If-Match": "*"})
+    refused = admin.put("/jobs/reports/x", JOB | {"alarm": {"secret": "s"}}, headers=NEW)
+
+    assert (first, kept, stored()) == (["SEChush"], ["SEChush"], [None])
+    answers = [read, again, patched, file]
+    assert [answer.status_code for answer in answers] == [200] * 4
+    assert "SEChush" not in "".join(answer.text for answer in answers) + str(log)
+    assert (refused.status_code, "/alarm/secret" in refused.text) == (422, True)
 
 
 def test_the_next_due_times_are_told(admin: Program) -> None:
