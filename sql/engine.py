@@ -246,8 +246,8 @@ class Database:
 
         try:
             return self._committed(commit)
-        except RunIdTaken:
-            self.begin_epoch(epochs.Cause.COUNTER)
+        except RunIdTaken as taken:
+            self.begin_epoch(epochs.Cause.COUNTER, twice_id=taken.run_id)
         # What takes its ids in the transaction now gets new ones.
         return self._committed(commit)
 

@@ -76,7 +76,17 @@ class Ambiguous(LookupFailed):
 
 
 class RunIdTaken(SqlError):
-    """An id that the counter of run ids gave out has been given out before."""
+    """An id that the counter of run ids gave out has been given out before.
+
+    Args:
+        text: what was found.
+        run_id: such an id; 0 = it is not known which.
+
+    """
+
+    def __init__(self, text: str, run_id: int = 0) -> None:
+        self.run_id = run_id
+        super().__init__(text)
 
 
 class RunsNotPlanned(SqlError):

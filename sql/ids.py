@@ -111,7 +111,8 @@ class RunIds:
         seen_id = self._database.seen_ids.highest
         first = take_block(session, size)
         if first <= seen_id:
-            raise RunIdTaken(f"the counter of run ids is at {first}, and {seen_id} has been seen")
+            words = f"the counter of run ids is at {first}, and {seen_id} has been seen"
+            raise RunIdTaken(words, first)
         return first
 
     def _give_up_old(self) -> None:

@@ -107,7 +107,7 @@ class Core:
         """Keep what a run asks for."""
         run = self._active_runs.running(call.run_id)
         if run is not None:
-            self._roles.reporting.called(call, run.trigger.boot_id, then)
+            self._roles.reporting.called(call, run.trigger, then)
 
     def run_awaits(self, call: Await) -> CallEnd | None:
         """Return how the run of a call has ended; None = nobody has told yet."""

@@ -82,10 +82,15 @@ class Reporting:
         )
         self._outbox.add(started, _STARTED_BYTES)
 
-    def called(self, call: Call, boot_id: str, then: Callable[[], None]) -> None:
+    def called(self, call: Call, trigger: Trigger, then: Callable[[], None]) -> None:
         """Report that a run asks for another one, and do `then`, once that is durable."""
         report = Called(
-            run_id=call.run_id, boot_id=boot_id, number=call.number, job=call.job, param=call.param
+            run_id=call.run_id,
+            boot_id=trigger.boot_id,
+            number=call.number,
+            job=call.job,
+            param=call.param,
+            identity=trigger.identity,
         )
         fit, size = self._run_states.call(report)
         self._commits.when_durable(partial(self._outbox.add, fit, size))

@@ -45,15 +45,19 @@ class EpochWatch:
         self._clock = clock
         self._next_at = 0.0
         self._told: set[int] = set()
+        self._outdated: list[str] = []
 
     def run_round(self, now_ms: int) -> float:
-        """Tell of new epochs of the last day; return the seconds until the next check."""
+        """Tell of epochs of the last day and old executors; return the seconds until the next."""
         wait_seconds = self._next_at - self._clock()
         if wait_seconds > 0:
             return wait_seconds
         self._next_at = self._clock() + ROUND_SECONDS
         found = self._database.read(epochs.all_epochs)
         self._roster.needs_identities = bool(found)
+        if (outdated := self._roster.outdated()) != self._outdated:
+            self._outdated = outdated
+            log.warning("executors_outdated", executors=outdated)
         new = [
             epoch
             for epoch in found

@@ -142,13 +142,14 @@ class RunCommands:
         """Plan runs, the first with `first_id`, unless an earlier request has."""
         self._context.actor.demand(Right.OPERATE)
         context = trace_context.parsed(traceparent)
+        # Before the transaction: repeated, it finds the same runs, and not others of their ids.
+        now_ms = self._context.now_ms()
 
         def unit(session: Session) -> Triggered:
             job = self._job(session, wanted)
             if job.max_waiting:
                 # So that triggers at the same time count each other's runs.
                 jobs.lock_rows(session, [job.id])
-            now_ms = self._context.now_ms()
             schemas = triggers.schemas_for(session, job, now_ms)
             unchecked = triggers.unchecked(job, asked, schemas)
             if (known := claimed_id(session, once, first_id, now_ms)) != first_id:

@@ -170,6 +170,18 @@ class Roster:
             }
         return dict(sorted(routable.items()))
 
+    def outdated(self) -> list[str]:
+        """Return the live executors that are given nothing until they are upgraded, as APP/NAME."""
+        with self._lock:
+            return sorted(
+                f"{member.app}/{member.address}"
+                for member in self._members.values()
+                if member.heartbeat is not None
+                and member.heartbeat.last_run_id is None
+                and self.needs_identities
+                and self._standing_of(member) is Standing.ALIVE
+            )
+
     def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
         """Return health problems by address, of the app's executors that take triggers."""
         with self._lock:

@@ -7,10 +7,12 @@ from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import select
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore
-from warren.sql.errors import RunsNotPlanned
+from warren.sql.dialects.supported import of
+from warren.sql.errors import RunIdTaken, RunsNotPlanned
 from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
@@ -102,14 +104,23 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
     """Insert PLANNED rows; return the id assigned to each.
 
     A run whose tick, origin, shard and attempt already have a row is not inserted, and its id stays
-    unused. If another run has its id, the statement fails, see `Database.write`.
+    unused.
+
+    Raises:
+        RunIdTaken: another run has its id, see `Database.write`.
+
     """
     if not runs:
         return []
     new_ids = iter(ids.take(session, sum(run.run_id is None for run in runs)))
     run_ids = [next(new_ids) if run.run_id is None else run.run_id for run in runs]
     rows = [_row(run, run_id) for run, run_id in zip(runs, run_ids, strict=True)]
-    insert_or_ignore(session, Run, rows, same=TICK_KEY)
+    try:
+        insert_or_ignore(session, Run, rows, same=TICK_KEY)
+    except DBAPIError as error:
+        if not of(session).is_id_taken(error):
+            raise
+        raise RunIdTaken("a run id that was given out is taken", min(run_ids)) from error
     return run_ids
 
 
@@ -118,8 +129,12 @@ def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[in
 
     Raises:
         RunsNotPlanned: another run has the key of one of them, so not all were planned.
+        RunIdTaken: the id of one of them is not above that of the run that it repeats.
 
     """
+    for run in runs:
+        if run.rerun_of and run.run_id and run.run_id <= run.rerun_of:
+            raise RunIdTaken("the counter of run ids is at runs to be repeated", run.run_id)
     run_ids = plan(session, runs, ids)
     kept = {
         run_id

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows, told_in
 from warren.sql.engine import Database
-from warren.sql.models import Registration
+from warren.sql.models import Epoch, Registration
 from warren.sql.registry import apps, catalogues, executor_loads, pauses, presence
 
 LOAD = {
@@ -261,6 +261,20 @@ class TestDraining:
 
 
 class TestSchedulers:
+    def test_a_database_that_has_gone_back_is_told(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        assert "has lost what was committed last" not in admin.get("/schedulers").text
+        facts = {"cause": "RESTORED", "told_by": "ann <b>", "found_id": 7, "next_id": 2_000_000_000}
+        epoch = Epoch(began_at=clock.now_ms(), **facts)
+        database.write(lambda session: session.add(epoch))
+
+        page = admin.get("/schedulers").text
+
+        assert "has lost what was committed last" in page
+        assert "Ids go on at 2000000000." in page
+        assert "Told by ann &lt;b&gt;." in page
+
     def test_schedulers_consoles_and_failing_roles_are_shown(
         self, app: Flask, database: Database, clock: Clock
     ) -> None:

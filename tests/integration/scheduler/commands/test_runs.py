@@ -1,5 +1,6 @@
 """What people do with jobs and runs, on both databases."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -13,19 +14,23 @@ from tests.integration.scheduler.conftest import Seat
 from tests.support.acting import NamedCommands, acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from tests.support.sql_rows import put
 from warren.broker.reasons.codes import Why
+from warren.scheduler.actor import Actor
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.cluster import PauseOutcome
-from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.runs import KillOutcome, RunCommands
 from warren.scheduler.completion.end import End
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Problem, explanation
 from warren.sql.engine import Database
+from warren.sql.epochs import all_epochs
 from warren.sql.errors import NotFound
 from warren.sql.jobs import child_links, jobs
-from warren.sql.models import Job, Run
+from warren.sql.models import Job, Run, Sequence
 from warren.sql.run_status import RunStatus
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?"}
@@ -643,3 +648,33 @@ def test_while_dispatch_is_paused_every_scheduler_plans_on_and_sends_nothing(
 def test_a_job_that_does_not_exist_is_named(commands: NamedCommands, act: str) -> None:
     with pytest.raises(NotFound, match="NO_JOB_NAMED name='nowhere'"):
         getattr(commands, act)("nowhere")
+
+
+# -- a counter of ids that has gone back ------------------------------------------------------
+
+
+@on_memory
+def test_what_somebody_asks_for_is_planned_although_its_ids_are_taken(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec())
+    job_id = the_job(cluster).id
+    first = cluster.trigger("each")
+    put(cluster.database, [first], status=RunStatus.FAILED, finished_at=cluster.now_ms())
+    now = When()
+    asks: list[Callable[[RunCommands], object]] = [
+        lambda runs: runs.trigger(job_id),
+        lambda runs: runs.trigger_all(job_id, [Trigger(when=now), Trigger(when=now)]),
+        lambda runs: runs.rerun([first]),
+    ]
+
+    for count, ask in zip((2, 4, 5), asks, strict=True):
+        older = update(Sequence).values(next_id=first)
+        cluster.database.write(lambda session, it=older: session.execute(it))  # type: ignore[misc]
+        # A process of its own, which has seen no ids.
+        other = Database(cluster.database.url.render_as_string(hide_password=False))
+        actor = Actor(who="ann")
+        ask(RunCommands(CommandContext(database=other, now_ms=cluster.now_ms, actor=actor)))
+        other.close()
+        assert len(cluster.runs()) == count
+    assert len(cluster.database.read(all_epochs)) == 3
