@@ -175,6 +175,7 @@ def success(run_id: int) -> Success:
         run_id=run_id,
         job_id=1 + run_id % 500,
         message="done",
+        due_at=1,
         started_at=1,
         finished_at=2,
         log_tail="",
