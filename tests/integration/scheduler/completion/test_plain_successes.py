@@ -38,11 +38,12 @@ def sent(cluster: Cluster, desk: FakeExecutor, count: int, **fields: object) -> 
 
 def success(cluster: Cluster, desk: FakeExecutor, run_id: int, **values: Any) -> Finished:
     """An executor's word on a run that is alone."""
-    now_ms = cluster.now_ms()
+    now_ms, run = cluster.now_ms(), cluster.run(run_id)
     facts = {
         "started_at_ms": now_ms - 5,
         "finished_at_ms": now_ms,
-        "alone_of_job": cluster.run(run_id).job_id,
+        "alone_of_job": run.job_id,
+        "due_at_ms": run.due_at,
         "log_tail": "the end",
     }
     return desk.finished(run_id, **(facts | values))
@@ -116,7 +117,7 @@ def test_a_run_told_of_twice_in_one_message_counts_once(
 def test_what_an_executor_says_of_a_run_is_proved_by_its_row(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
-    alone, shard, retry, other_job = ids = sent(cluster, desk, 4)
+    alone, shard, retry, other_job, other_time = ids = sent(cluster, desk, 5)
     put(cluster.database, [shard], shard_total=2)
     put(cluster.database, [retry], attempt=1)
 
@@ -125,10 +126,13 @@ def test_what_an_executor_says_of_a_run_is_proved_by_its_row(
         success(cluster, desk, shard),
         success(cluster, desk, retry),
         success(cluster, desk, other_job, alone_of_job=987_654),
+        success(cluster, desk, other_time, due_at_ms=cluster.now_ms() - 1_000_000),
     )
 
-    assert {cluster.wait_final(one).status for one in ids} == {RunStatus.SUCCEEDED}
-    eventually(lambda: node.counters["callbacks_stored"] == 4)
+    assert {cluster.wait_final(one).status for one in ids[:3]} == {RunStatus.SUCCEEDED}
+    eventually(lambda: node.counters["callbacks_refused"] == 2)
+    assert node.counters["callbacks_stored"] == 3
+    assert {cluster.run(one).status for one in ids[3:]} == {RunStatus.SENT}
 
 
 @on_memory
