@@ -10,7 +10,7 @@ from warren.scheduler.alarms.events import AlarmTargets, NewEpoch
 from warren.scheduler.alarms.targets import alarms_to, app_targets
 from warren.scheduler.membership.roster import Roster
 from warren.sql import epochs
-from warren.sql.alarms import alarms
+from warren.sql.alarms import alarms, incidents
 from warren.sql.engine import Database
 from warren.sql.epochs import EpochRow
 from warren.sql.instants import DAY_MS
@@ -67,11 +67,22 @@ class EpochWatch:
             facts = epoch._asdict()
             log.error("run_ids_moved", **facts)
         if new:
-            self._database.write(lambda session: self._add_alarms(session, new, now_ms))
+            self._database.write(lambda session: self._tell(session, new, now_ms))
         self._told |= {epoch.began_at for epoch in new}
         return ROUND_SECONDS
 
-    def _add_alarms(self, session: Session, new: list[EpochRow], now_ms: int) -> None:
+    def _tell(self, session: Session, new: list[EpochRow], now_ms: int) -> None:
+        for epoch in new:
+            incidents.open_one(
+                session,
+                job_id=0,
+                app_id=0,
+                rule=incidents.DATABASE,
+                due_at=epoch.began_at,
+                expected=f"run ids above {epoch.found_id}",
+                now_ms=now_ms,
+                remind_ms=now_ms,
+            )
         told = [
             alarm
             for app in alarms.waiting_apps(session)

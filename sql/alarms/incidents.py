@@ -1,4 +1,7 @@
-"""Incidents: opened and closed by the watch, acknowledged by people."""
+"""Incidents: opened and closed by the watch, acknowledged by people.
+
+One is of no job and no app: that the database has gone back. Acknowledging it closes it.
+"""
 
 from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
@@ -14,6 +17,9 @@ from warren.sql.rows import Query, fetch, query
 #: The most open incidents that one round of the watch considers.
 MAX_OPEN = 5_000
 
+#: The rule that a new epoch of run ids breaks.
+DATABASE = "database"
+
 
 class ClosedBy(StrEnum):
     """Why an incident closed."""
@@ -24,6 +30,8 @@ class ClosedBy(StrEnum):
     #: The expectation was removed.
     DROPPED = "DROPPED"
     DELETED = "DELETED"
+    #: Somebody has seen it; only of the database.
+    SEEN = "SEEN"
 
 
 class OpenIncident(NamedTuple):
@@ -102,9 +110,11 @@ def close(session: Session, incident_id: int, why: ClosedBy, now_ms: int) -> boo
 
 
 def all_open(session: Session) -> list[OpenIncident]:
-    """Return the open incidents, oldest first."""
+    """Return the open incidents of jobs, oldest first."""
     still = query(OpenIncident, Incident, job=Job.name)
-    still = still.join(Job, Job.id == Incident.job_id, isouter=True).where(Incident.is_open == 1)
+    still = still.join(Job, Job.id == Incident.job_id, isouter=True).where(
+        Incident.is_open == 1, Incident.rule != DATABASE
+    )
     return fetch(session, OpenIncident, still.order_by(Incident.id).limit(MAX_OPEN))
 
 

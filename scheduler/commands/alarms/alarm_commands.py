@@ -279,7 +279,8 @@ class IncidentCommands:
     def acknowledge(self, incident_id: int, *, note: str = "", until_ms: int | None = None) -> None:
         """Record that the actor acknowledges an open incident; it stays silent until an instant.
 
-        `until_ms` None = until it closes. Acknowledging it again replaces note and end.
+        `until_ms` None = until it closes. Acknowledging it again replaces note and end. That the
+        database has gone back is over once it is acknowledged.
 
         Raises:
             Problem: there is no such incident, it is closed, or note or end are invalid.
@@ -298,11 +299,14 @@ class IncidentCommands:
                 session, incident_id, by=who, note=note, until_ms=until_ms, now_ms=now_ms
             ):
                 raise Problem(Code.INCIDENT_CLOSED, id=incident_id)
+            is_of_database = incident.rule == incidents.DATABASE
+            if is_of_database:
+                incidents.close(session, incident_id, incidents.ClosedBy.SEEN, now_ms)
             after = {"rule": incident.rule, "note": note, "until": iso(until_ms) or ""}
             self._context.note(
                 session,
                 Action.INCIDENT_ACK,
-                f"{incident.app}/{incident.job or incident.job_id}",
+                "" if is_of_database else f"{incident.app}/{incident.job or incident.job_id}",
                 incident_id,
                 now_ms,
                 after={name: value for name, value in after.items() if value},

@@ -3,8 +3,10 @@
 import pytest
 from sqlalchemy import delete, update
 
+from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
+from warren.sql.alarms import incidents
 from warren.sql.engine import SeenIds
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
 from warren.sql.models import Run, Sequence
@@ -57,3 +59,19 @@ def test_after_a_restore_each_run_has_a_result_of_its_own(
     assert more > LEFT_OUT
     [epoch] = cluster.database.read(all_epochs)
     assert epoch.cause == Cause.EXECUTOR
+
+
+@on_memory
+def test_a_database_that_has_gone_back_opens_an_incident_until_somebody_has_seen_it(
+    cluster: Cluster,
+) -> None:
+    cluster.database.begin_epoch(Cause.COUNTER, seen_id=500)
+    cluster.scheduler()
+
+    [opened] = eventually(lambda: cluster.database.read(incidents.listing))
+    acting(cluster.database, cluster.now_ms, who="ops").incidents.acknowledge(opened.id, note="ok")
+    [closed] = cluster.database.read(incidents.listing)
+
+    assert (opened.rule, opened.app, opened.job) == ("database", None, None)
+    assert opened.closed_at is None
+    assert (closed.id, closed.closed_by, closed.acked_by) == (opened.id, "SEEN", "ops")

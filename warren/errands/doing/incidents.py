@@ -59,7 +59,7 @@ def _show(desk: Desk, rows: list[IncidentView], nothing: str, *, as_json: bool) 
 def _line(row: IncidentView, now: int) -> tuple[str, ...]:
     return (
         str(row.id),
-        f"{row.app}/{row.job}" if row.job else row.app or "?",
+        f"{row.app}/{row.job}" if row.job else row.app or "",
         row.rule,
         row.expected,
         row.status,
