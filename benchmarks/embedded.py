@@ -14,7 +14,7 @@ from benchmarks.stack import none_open
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
 from tests.support.one_instant import start_all
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.engine import Database
 from warren.sql.models import Run

@@ -17,7 +17,7 @@ from benchmarks.table import Row
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster
 from tests.support.sql_rows import put
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.jobs.spec import JobSpec

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.cluster import Cluster
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.rabbitmq.transport import connect
 from warren.broker.transport import BrokerSettings
 from warren.sql.engine import Database

@@ -11,7 +11,7 @@ from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots
 from warren.broker.boot import boot_seconds
 from warren.broker.keys import AppKeys
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits

@@ -20,7 +20,7 @@ import structlog
 
 from warren.actions.local_client import client_on
 from warren.broker.keys import AppKeys, ClusterKeys
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.client import Client, Run, RunFailed
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor

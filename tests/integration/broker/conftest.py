@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.rabbitmq.transport import AmqpTransport, connect
 from warren.broker.transport import BrokerSettings, Transport
 

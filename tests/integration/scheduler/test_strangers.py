@@ -16,7 +16,7 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.keys import AppKeys
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.messages.catalogue import Catalogue, CatalogueAnswer
 from warren.broker.messages.to_executor import StillOpen, Welcome
 from warren.broker.messages.to_scheduler import (

@@ -11,7 +11,7 @@ from warren.broker import topology
 from warren.broker.codec import VERSION, decode, encode
 from warren.broker.errors import BadMessage, Forged, Malformed
 from warren.broker.keys import ClusterKeys
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import Kill, ToExecutor, Trigger
 from warren.broker.messages.to_scheduler import ToScheduler
 from warren.broker.messages.values import NUMBER_LIMIT, Message

@@ -11,7 +11,7 @@ from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
 from tests.support.started_threads import StartedThreads
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
 from warren.broker.keys import AppKeys, ClusterKeys
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import (
     Beat,
     Command,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.checks.host_checks import check_gateway
 from warren.errors import SettingsError
 from warren.settings.settings import Settings

@@ -7,7 +7,7 @@ import pytest
 from tests.support.moved_clock import MovedClock
 from warren.broker import topology
 from warren.broker.errors import BrokerUnavailable
-from warren.broker.memory.transport import MemoryBroker
+from warren.broker.memory import MemoryBroker
 from warren.broker.transport import Confirm, Delivery, Outgoing, Queue, Transport
 
 RUN = topology.run_queue("app1", "host-1")

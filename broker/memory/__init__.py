@@ -1,1 +1,0 @@
-"""The broker in memory, for `warren up` and for tests."""
