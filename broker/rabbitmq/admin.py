@@ -16,9 +16,8 @@ from pika.exceptions import (  # type: ignore[import-untyped]
 )
 
 from warren.broker.errors import BrokerUnavailable, TopologyError
-from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.link import NOT_FOUND, Link, reason_of
 from warren.broker.rabbitmq.properties import header_bytes, string_headers, user_of
-from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.topology import DEAD_LETTER_EXCHANGE, DEAD_QUEUE, EXCHANGES
 from warren.broker.transport import BrokerSettings, Delivery, Queue
 

@@ -14,9 +14,8 @@ import structlog
 from pika import spec  # type: ignore[import-untyped]
 
 from warren.broker.rabbitmq.admin import declare_queue
-from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.link import NOT_FOUND, Link, reason_of
 from warren.broker.rabbitmq.properties import header_bytes, string_headers, user_of
-from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.transport import BrokerSettings, Delivery, Queue
 
 log = structlog.get_logger()

@@ -9,19 +9,31 @@ import re
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import pika  # type: ignore[import-untyped]
+import pika.exceptions  # type: ignore[import-untyped]
 import structlog
 from pika.adapters.select_connection import IOLoop  # type: ignore[import-untyped]
 
-from warren.broker.rabbitmq.reasons import reason_of
 from warren.broker.transport import BrokerSettings, is_loopback
 
+#: The reply code for a missing queue or exchange.
+NOT_FOUND = 404
+_WORDS: dict[type[BaseException], str] = {
+    pika.exceptions.ProbableAuthenticationError: "access refused: wrong user or password",
+    pika.exceptions.ProbableAccessDeniedError: (
+        "access refused: virtual host not found, or not for this user"
+    ),
+    pika.exceptions.AMQPHeartbeatTimeout: "no heartbeat from the broker",
+    pika.exceptions.ConnectionBlockedTimeout: "blocked by the broker for too long",
+    pika.exceptions.StreamLostError: "connection lost",
+    ConnectionRefusedError: "connection refused: nothing listens there",
+    TimeoutError: "no answer in time",
+}
 log = structlog.get_logger()
-
 #: After a connection that lasted this long, the next one is tried without a long wait.
 STABLE_SECONDS = 2.0
 #: How long closing a link may take. A frozen broker does not answer, and then pika leaves the
@@ -30,6 +42,41 @@ CLOSE_SECONDS = 1.0
 #: How long sent bytes may stay unacknowledged before the peer counts as gone; otherwise a pulled
 #: cable would be noticed only after two heartbeats.
 TCP_USER_TIMEOUT_MS = 8_000
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a connection could not be made or was lost, without the password."""
+    for cause in _causes(error):
+        text = _explain(cause)
+        if text:
+            return text
+    return _one_line(f"{type(error).__name__} {error}")
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the causes of one of pika's errors, deepest first."""
+    nested = [*getattr(error, "exceptions", ()), getattr(error, "exception", None)]
+    for inner in [*nested, *error.args]:
+        if isinstance(inner, BaseException):
+            yield from _causes(inner)
+    yield error
+
+
+def _explain(error: BaseException) -> str:
+    if type(error) in _WORDS:
+        return _WORDS[type(error)]
+    match error:
+        case pika.exceptions.ConnectionClosed() | pika.exceptions.ChannelClosed():
+            return _one_line(f"{error.reply_code} {error.reply_text}")
+        case ssl.SSLError():
+            return _one_line(f"TLS failed: {getattr(error, 'reason', None) or error.strerror}")
+        case OSError():
+            return _one_line(error.strerror or str(error))
+    return ""
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
 
 
 class LinkOwner(Protocol):

@@ -18,9 +18,8 @@ from typing import Any
 
 import structlog
 
-from warren.broker.rabbitmq.link import Link
+from warren.broker.rabbitmq.link import NOT_FOUND, Link, reason_of
 from warren.broker.rabbitmq.properties import properties_of
-from warren.broker.rabbitmq.reasons import NOT_FOUND, reason_of
 from warren.broker.topology import ASK_EXCHANGE, REPLY_EXCHANGE
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing
 

@@ -9,10 +9,14 @@ import pika  # type: ignore[import-untyped]
 from warren.broker.errors import BrokerUnavailable
 from warren.broker.rabbitmq.admin import AmqpAdmin
 from warren.broker.rabbitmq.consumer import AmqpConsumer
-from warren.broker.rabbitmq.link import parameters_of, warn_of_plaintext, without_password
+from warren.broker.rabbitmq.link import (
+    parameters_of,
+    reason_of,
+    warn_of_plaintext,
+    without_password,
+)
 from warren.broker.rabbitmq.properties import tolerate_strange_properties
 from warren.broker.rabbitmq.publisher import AmqpPublisher
-from warren.broker.rabbitmq.reasons import reason_of
 from warren.broker.transport import BrokerSettings, Queue
 
 
