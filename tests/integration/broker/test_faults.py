@@ -22,8 +22,7 @@ from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from warren.broker import topology
 from warren.broker.errors import BrokerUnavailable
 from warren.broker.rabbitmq.link import Link
-from warren.broker.rabbitmq.publisher import WINDOW
-from warren.broker.rabbitmq.transport import AmqpTransport, connect
+from warren.broker.rabbitmq.transport import WINDOW, AmqpTransport, connect
 from warren.broker.transport import (
     Batch,
     BrokerSettings,

@@ -9,7 +9,7 @@ import pytest
 
 from warren.broker.rabbitmq.link import parameters_of, reason_of, without_password
 from warren.broker.rabbitmq.properties import properties_of
-from warren.broker.rabbitmq.publisher import AmqpBatch
+from warren.broker.rabbitmq.transport import AmqpBatch
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing
 
 
