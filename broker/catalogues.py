@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from warren.broker.errors import Malformed
-from warren.broker.messages.catalogue import HANDLER_LIMIT, Catalogue, HandlerFacts
+from warren.broker.messages.values import HANDLER_LIMIT, Catalogue, HandlerFacts
 
 #: The largest catalogue, in bytes; the rest of its message needs far less than 100,000.
 CATALOGUE_BYTES = 900_000

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-from warren.broker.boot import boot_seconds
+from warren.broker.messages.values import boot_seconds
 
 
 class SchedulerClock:

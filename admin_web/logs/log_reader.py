@@ -15,9 +15,9 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from warren.broker.boot import Boot
 from warren.broker.messages.to_executor import ReadLog
 from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.messages.values import Boot
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.sql.instants import moment
 from warren.sql.listings.recent import DetailedRun

@@ -5,14 +5,15 @@ from typing import Annotated, Self
 
 import msgspec
 
-from warren.broker.messages.catalogue import CatalogueAnswer, Fingerprint
 from warren.broker.messages.values import (
     CALLS_LIMIT,
     JOB_NAME_LIMIT,
     Address,
     AppName,
     BootId,
+    CatalogueAnswer,
     Count,
+    Fingerprint,
     Message,
     Natural,
     Outcome,

@@ -1,7 +1,12 @@
-"""The parts of messages: bounds, names, and the values that both sides know."""
+"""The parts of messages: bounds, names, catalogues, and the values that both sides know.
 
+Heartbeats carry only the fingerprint of a catalogue, so one travels once, however
+many boots share it.
+"""
+
+import time
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 from zlib import crc32
 
 import msgspec
@@ -24,14 +29,11 @@ PROGRESS_TEXT_LIMIT = 200
 LOG_TAIL_BYTES = 4_096
 #: The largest number on the wire, which a double, and so every JSON parser, represents exactly.
 NUMBER_LIMIT = 2**53 - 1
-
 #: The classes of runs' priority, highest first; `warren.broker.turns` says whose turn it is.
 HIGH, NORMAL, LOW = range(3)
-
 APP_PATTERN = r"[a-z][a-z0-9-]{2,63}"
 ADDRESS_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}"
 BOOT_ID_PATTERN = r"[A-Za-z0-9_-]{1,40}"
-
 Natural = Annotated[int, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
 #: A number of runs or slots at one executor, which has up to 1,000 slots.
 Count = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -42,6 +44,15 @@ Seconds = Annotated[float, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
 AppName = Annotated[str, msgspec.Meta(pattern=rf"\A{APP_PATTERN}\Z")]
 Address = Annotated[str, msgspec.Meta(pattern=rf"\A{ADDRESS_PATTERN}\Z")]
 BootId = Annotated[str, msgspec.Meta(pattern=rf"\A{BOOT_ID_PATTERN}\Z")]
+#: The most handlers that a catalogue names, and the most characters that describe one.
+HANDLER_LIMIT = 10_000
+ABOUT_LIMIT = 200
+#: The largest JSON Schema of a handler's params, in bytes.
+SCHEMA_BYTES = 65_536
+CODE_VERSION_LIMIT = 64
+_Name = Annotated[str, msgspec.Meta(max_length=255)]
+Fingerprint = Annotated[str, msgspec.Meta(pattern=r"\A([0-9a-f]{32})?\Z")]
+CodeVersion = Annotated[str, msgspec.Meta(max_length=CODE_VERSION_LIMIT)]
 
 
 def cut_message(text: str) -> str:
@@ -134,3 +145,65 @@ class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
     """Root of all messages; `type` on the wire is the class's name."""
+
+
+class ProcessUse(StrEnum):
+    """Runs of one job, runs of all jobs with the same handler, or a single run."""
+
+    JOB = "job"
+    HANDLER = "handler"
+    FRESH = "fresh"
+
+
+class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A handler: its name, the first line of its docstring, its module, and the line there.
+
+    `process`: which runs a process serves unless the job decides; None = the executor's default.
+    `schema` is the JSON Schema of its params; "" = it has none, or the schema was too large.
+    """
+
+    name: _Name
+    about: Annotated[str, msgspec.Meta(max_length=ABOUT_LIMIT)] = ""
+    module: _Name = ""
+    line: Natural = 0
+    process: ProcessUse | None = None
+    schema: Annotated[str, msgspec.Meta(max_length=SCHEMA_BYTES)] = ""
+
+
+class Catalogue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an executor can run.
+
+    `has_more`: some handlers did not fit in. `languages`: the script languages that are allowed and
+    whose interpreters were found; `missing`: those allowed, but without an interpreter.
+    """
+
+    handlers: Annotated[tuple[HandlerFacts, ...], msgspec.Meta(max_length=HANDLER_LIMIT)] = ()
+    has_more: bool = False
+    languages: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)] = ()
+    missing: Annotated[tuple[_Name, ...], msgspec.Meta(max_length=100)] = ()
+    code_version: CodeVersion = ""
+
+
+class CatalogueAnswer(Message, frozen=True, kw_only=True):
+    """Answers a `Welcome` that asks for it; all schedulers receive it.
+
+    `contents` is the JSON of a `Catalogue`, whose fingerprint is that of these bytes.
+    """
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    contents: msgspec.Raw
+
+
+def boot_seconds() -> float:
+    """Return the seconds since the host booted; they never jump, and also pass while it sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Boot(NamedTuple):
+    """One start of the executor that has this address in its app."""
+
+    app: str
+    address: str
+    boot_id: str

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import msgspec
 
-from warren.broker.messages.catalogue import CatalogueAnswer
 from warren.broker.messages.to_executor import Welcome
+from warren.broker.messages.values import CatalogueAnswer
 from warren.broker.topology import HEARTBEAT_KEY
 from warren.executor.boot_context import BootContext
 from warren.executor.core.assembly import Roles

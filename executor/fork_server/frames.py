@@ -7,7 +7,6 @@ from typing import Annotated
 
 import msgspec
 
-from warren.broker.messages.catalogue import HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import (
     CALLS_LIMIT,
@@ -17,6 +16,7 @@ from warren.broker.messages.values import (
     PARAM_BYTES,
     RESULT_LIMIT,
     CallEnd,
+    HandlerFacts,
     Outcome,
     Progress,
     RetrySeconds,

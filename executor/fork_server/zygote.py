@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-from warren.broker.messages.catalogue import ABOUT_LIMIT, HandlerFacts
+from warren.broker.messages.values import ABOUT_LIMIT, HandlerFacts
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.process_use import ProcessUse
+from warren.broker.messages.values import ProcessUse
 from warren.broker.reasons.codes import Reason, Why
 from warren.executor.begin_notes import Batch
 from warren.executor.fork_server import frames

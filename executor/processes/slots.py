@@ -18,9 +18,8 @@ from pathlib import Path
 import structlog
 
 from warren.broker.catalogues import EncodedCatalogue
-from warren.broker.messages.catalogue import Catalogue
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.process_use import ProcessUse
+from warren.broker.messages.values import Catalogue, ProcessUse
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.executor.code_version import commit_of
 from warren.executor.errors import ScriptRefused

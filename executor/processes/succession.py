@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from warren.broker.messages.catalogue import HandlerFacts
+from warren.broker.messages.values import HandlerFacts
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.handlers.hooks import JobCode

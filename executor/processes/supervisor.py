@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import structlog
 
-from warren.broker.messages.catalogue import HandlerFacts
+from warren.broker.messages.values import HandlerFacts
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement, keep_settings_secret
 from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS

@@ -15,7 +15,6 @@ import structlog
 from msgspec.json import encode
 from sqlalchemy.orm import Session
 
-from warren.broker.boot import Boot
 from warren.broker.errors import BadMessage, Oversized
 from warren.broker.messages.to_executor import CallEnded, StillOpen
 from warren.broker.messages.to_scheduler import (
@@ -29,6 +28,7 @@ from warren.broker.messages.to_scheduler import (
     WhichEnded,
     WhichOpen,
 )
+from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from warren.broker.boot import Boot
 from warren.broker.errors import Forged
+from warren.broker.messages.values import Boot
 
 #: A boot that holds no address and is silent for this long is dead, and its account is forgotten.
 LIVING_SECONDS = 60.0

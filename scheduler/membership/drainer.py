@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 import structlog
 
-from warren.broker.boot import Boot
 from warren.broker.messages.to_executor import Drain
+from warren.broker.messages.values import Boot
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from warren.broker import topology
-from warren.broker.boot import Boot
 from warren.broker.errors import TopologyError
+from warren.broker.messages.values import Boot
 from warren.broker.transport import Admin
 
 #: Boots whose queues are remembered as declared. Beyond that all are declared again, so that boots

@@ -22,12 +22,11 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
-from warren.broker.boot import Boot
 from warren.broker.catalogues import fingerprint_of
 from warren.broker.errors import Forged, Malformed
-from warren.broker.messages.catalogue import CatalogueAnswer
 from warren.broker.messages.to_executor import Beat, Command, Refused, Welcome
 from warren.broker.messages.to_scheduler import Heartbeat
+from warren.broker.messages.values import Boot, CatalogueAnswer
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Confirm
 from warren.scheduler.command_sender import AddressedCommand, CommandSender

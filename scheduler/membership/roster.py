@@ -13,8 +13,8 @@ from enum import StrEnum
 
 import msgspec
 
-from warren.broker.boot import Boot
 from warren.broker.messages.to_scheduler import Ailment, Heartbeat
+from warren.broker.messages.values import Boot
 from warren.scheduler.membership.catalogues import Abilities, Catalogues, Need
 from warren.scheduler.timeouts import Timeouts
 

@@ -2,8 +2,8 @@
 
 import structlog
 
-from warren.broker.boot import Boot
 from warren.broker.messages.to_executor import Kill
+from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
 from warren.scheduler.command_sender import AddressedCommand, CommandSender

@@ -14,10 +14,10 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
-from warren.broker.boot import Boot
 from warren.broker.codec import unpacked
 from warren.broker.errors import BadMessage, BrokerError, Expired
 from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Admin, Delivery

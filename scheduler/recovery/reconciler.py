@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import structlog
 
 from warren.broker import topology
-from warren.broker.boot import Boot
 from warren.broker.messages.to_executor import Know, RunKey
 from warren.broker.messages.to_scheduler import KnowAnswer, Knowledge
+from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Admin

@@ -9,8 +9,8 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warren.broker.boot import Boot
 from warren.broker.messages.to_scheduler import Answer, IdleBeatAnswer
+from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.broker.reasons.stored import from_json
 from warren.scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest

@@ -9,7 +9,7 @@ from itertools import pairwise
 from sqlalchemy.orm import Session
 
 from warren.broker.durations import shown
-from warren.broker.messages.catalogue import Catalogue
+from warren.broker.messages.values import Catalogue
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.catalogues import catalogue_of
 from warren.broker.errors import Malformed
-from warren.broker.messages.catalogue import Catalogue
+from warren.broker.messages.values import Catalogue
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.sql.instants import iso

@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from warren.broker.catalogues import EncodedCatalogue
-from warren.broker.messages.catalogue import Catalogue, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import Catalogue, HandlerFacts, Outcome
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import to_json
 from warren.executor.processes.endings import cut_off

@@ -74,7 +74,7 @@ JOB_MAY_LOAD = [
     "broker.durations",
     "broker.messages",
     "broker.messages.",
-    "broker.process_use",
+    "broker.messages.values",
     "broker.reasons",
     "broker.reasons.",
     "msgspec",

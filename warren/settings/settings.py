@@ -13,8 +13,7 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from warren.broker.keys import AppKeys, ClusterKeys
-from warren.broker.messages.values import ScriptLanguage
-from warren.broker.process_use import ProcessUse
+from warren.broker.messages.values import ProcessUse, ScriptLanguage
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.catalogue import HandlerFacts
+from warren.broker.messages.values import HandlerFacts
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from warren.broker.keys import AppKeys
-from warren.broker.process_use import ProcessUse
+from warren.broker.messages.values import ProcessUse
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits

@@ -10,15 +10,14 @@ import pytest
 
 from tests.support.slot_harness import SlotHarness
 from warren.broker.catalogues import CATALOGUE_BYTES, catalogue_of
-from warren.broker.messages.catalogue import ABOUT_LIMIT, HANDLER_LIMIT
-from warren.broker.messages.values import Outcome
+from warren.broker.messages.values import ABOUT_LIMIT, HANDLER_LIMIT, Outcome
 from warren.executor.handlers.handler_registry import HandlersError
 
 #: All of Warren that a job process has loaded, by package: each module costs every job's process.
 LOADED = {
     "warren": "broker executor",
-    "warren.broker": "durations messages process_use reasons",
-    "warren.broker.messages": "catalogue to_executor values",
+    "warren.broker": "durations messages reasons",
+    "warren.broker.messages": "to_executor values",
     "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "channel confinement fork_server forking frames interpreter "

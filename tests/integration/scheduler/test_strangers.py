@@ -17,7 +17,6 @@ from tests.support.sql_rows import side_by_side
 from warren.broker.catalogues import EncodedCatalogue
 from warren.broker.keys import AppKeys
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.catalogue import Catalogue, CatalogueAnswer
 from warren.broker.messages.to_executor import StillOpen, Welcome
 from warren.broker.messages.to_scheduler import (
     Ailment,
@@ -27,6 +26,7 @@ from warren.broker.messages.to_scheduler import (
     Knowledge,
     Load,
 )
+from warren.broker.messages.values import Catalogue, CatalogueAnswer
 from warren.broker.rabbitmq.transport import connect
 from warren.broker.signing import Direction, Sealer
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue

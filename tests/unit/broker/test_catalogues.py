@@ -1,7 +1,7 @@
 """Catalogues are cut until they fit into a message, never refused."""
 
 from warren.broker.catalogues import CATALOGUE_BYTES, EncodedCatalogue, catalogue_of
-from warren.broker.messages.catalogue import ABOUT_LIMIT, HANDLER_LIMIT, Catalogue, HandlerFacts
+from warren.broker.messages.values import ABOUT_LIMIT, HANDLER_LIMIT, Catalogue, HandlerFacts
 
 
 def handlers(count: int, *, width: int = 40) -> tuple[HandlerFacts, ...]:

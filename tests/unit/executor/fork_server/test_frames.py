@@ -5,9 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from warren.broker.messages.catalogue import ABOUT_LIMIT, SCHEMA_BYTES, HandlerFacts
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from warren.broker.messages.values import (
+    ABOUT_LIMIT,
+    LOG_TAIL_BYTES,
+    MESSAGE_LIMIT,
+    SCHEMA_BYTES,
+    HandlerFacts,
+    Outcome,
+)
 from warren.broker.reasons.stored import REASON_LIMIT
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.zygote import HANDLERS_PER_PACKET

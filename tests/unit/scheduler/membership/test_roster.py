@@ -3,8 +3,8 @@
 import pytest
 
 from tests.support.moved_clock import MovedClock
-from warren.broker.boot import Boot
 from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages.values import Boot
 from warren.scheduler.membership.roster import Roster, Standing
 
 
