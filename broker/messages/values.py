@@ -1,7 +1,7 @@
 """The parts of messages: bounds, names, catalogues, and the values that both sides know.
 
-Heartbeats carry only the fingerprint of a catalogue, so one travels once, however
-many boots share it.
+Heartbeats carry only the fingerprint of a catalogue, so one travels once, however many
+boots share it.
 """
 
 import time

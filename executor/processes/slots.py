@@ -17,7 +17,7 @@ from pathlib import Path
 
 import structlog
 
-from warren.broker.catalogues import EncodedCatalogue
+from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Catalogue, ProcessUse
 from warren.broker.reasons.codes import Reason, Why, Words

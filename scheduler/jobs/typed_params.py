@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.broker.catalogues import catalogue_of
+from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.jobs.param_schema import param_problems, params_in_words

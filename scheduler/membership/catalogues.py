@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import structlog
 
-from warren.broker.catalogues import catalogue_of, fingerprint_of
+from warren.broker.codec import catalogue_of, fingerprint_of
 from warren.broker.errors import Malformed
 from warren.broker.messages.values import Catalogue
 from warren.sql.engine import Database

@@ -22,7 +22,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
-from warren.broker.catalogues import fingerprint_of
+from warren.broker.codec import fingerprint_of
 from warren.broker.errors import Forged, Malformed
 from warren.broker.messages.to_executor import Beat, Command, Refused, Welcome
 from warren.broker.messages.to_scheduler import Heartbeat

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from warren.broker.catalogues import catalogue_of
+from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
 from warren.broker.messages.values import Catalogue
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from tests.support.random_flows import random_fates
-from warren.broker.catalogues import EncodedCatalogue
+from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Catalogue, HandlerFacts, Outcome, ScriptLanguage

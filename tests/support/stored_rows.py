@@ -8,7 +8,7 @@ from sqlalchemy import func, insert, select, update
 from sqlalchemy.orm import Session
 
 from tests.support import schemas
-from warren.broker.catalogues import EncodedCatalogue
+from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages.values import Catalogue, HandlerFacts
 from warren.scheduler.backfills.kept_schedule import KeptSchedule, Span, spans_to_json
 from warren.scheduler.membership.presence import MAILS_KEY

@@ -74,7 +74,6 @@ JOB_MAY_LOAD = [
     "broker.durations",
     "broker.messages",
     "broker.messages.",
-    "broker.messages.values",
     "broker.reasons",
     "broker.reasons.",
     "msgspec",

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.catalogues import catalogue_of
+from warren.broker.codec import catalogue_of
 from warren.broker.messages.values import Outcome
 from warren.executor.fork_server import zygote
 from warren.executor.handlers.handler_registry import HandlersError, load_handlers

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.catalogues import CATALOGUE_BYTES, catalogue_of
+from warren.broker.codec import CATALOGUE_BYTES, catalogue_of
 from warren.broker.messages.values import ABOUT_LIMIT, HANDLER_LIMIT, Outcome
 from warren.executor.handlers.handler_registry import HandlersError
 

@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
-from warren.broker.catalogues import EncodedCatalogue
+from warren.broker.codec import EncodedCatalogue
 from warren.broker.keys import AppKeys
 from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import StillOpen, Welcome

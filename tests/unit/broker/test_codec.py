@@ -1,10 +1,19 @@
+"""Catalogues are cut until they fit into a message, never refused."""
+
 import re
 from contextlib import suppress
 
 import pytest
 
 from tests.support.bad_messages import BAD_BODIES, DEEP_BODIES
-from warren.broker.codec import BODY_LIMIT, decode, encode
+from warren.broker.codec import (
+    BODY_LIMIT,
+    CATALOGUE_BYTES,
+    EncodedCatalogue,
+    catalogue_of,
+    decode,
+    encode,
+)
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import Kill, ToExecutor, Trigger, Welcome
 from warren.broker.messages.to_scheduler import (
@@ -17,7 +26,14 @@ from warren.broker.messages.to_scheduler import (
     Started,
     ToScheduler,
 )
-from warren.broker.messages.values import NUMBER_LIMIT, Outcome
+from warren.broker.messages.values import (
+    ABOUT_LIMIT,
+    HANDLER_LIMIT,
+    NUMBER_LIMIT,
+    Catalogue,
+    HandlerFacts,
+    Outcome,
+)
 
 TRIGGER = Trigger(
     run_id=7, job_id=3, boot_id="b1", kind="CRON", handler="h", scheduled_at_ms=1_700_000_000_000
@@ -122,3 +138,39 @@ def test_body_at_the_limit_passes_and_one_over_does_not() -> None:
 def test_text_that_is_no_unicode_cannot_be_encoded() -> None:
     with pytest.raises(Malformed, match="Kill"):
         encode(Kill(run_id=1, reason="\ud800"))
+
+
+def handlers(count: int, *, width: int = 40) -> tuple[HandlerFacts, ...]:
+    return tuple(
+        HandlerFacts(name=f"h{n}".ljust(width, "x"), about="a" * ABOUT_LIMIT, module="m", line=n)
+        for n in range(count)
+    )
+
+
+def test_small_catalogue_is_told_whole() -> None:
+    whole = Catalogue(handlers=handlers(3), languages=("shell",), code_version="v1")
+
+    assert catalogue_of(EncodedCatalogue(whole).contents) == whole
+    assert EncodedCatalogue(whole).fingerprint == EncodedCatalogue(whole).fingerprint
+    assert (
+        EncodedCatalogue(whole).fingerprint
+        != EncodedCatalogue(Catalogue(handlers=handlers(2))).fingerprint
+    )
+
+
+def test_ten_thousand_handlers_keep_their_names() -> None:
+    told = catalogue_of(EncodedCatalogue(Catalogue(handlers=handlers(HANDLER_LIMIT))).contents)
+
+    assert len(told.handlers) == HANDLER_LIMIT
+    assert not told.has_more
+    assert len(EncodedCatalogue(told).contents) <= CATALOGUE_BYTES
+
+
+def test_more_than_fit_say_so() -> None:
+    many = catalogue_of(EncodedCatalogue(Catalogue(handlers=handlers(HANDLER_LIMIT + 1))).contents)
+    long = catalogue_of(
+        EncodedCatalogue(Catalogue(handlers=handlers(HANDLER_LIMIT, width=255))).contents
+    )
+
+    assert (len(many.handlers), many.has_more) == (HANDLER_LIMIT, True)
+    assert (len(long.handlers), long.has_more) == (HANDLER_LIMIT // 4, True)
