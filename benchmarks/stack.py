@@ -15,9 +15,8 @@ from benchmarks.simulated import SimulatedExecutors
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.service import Service
-from warren.broker.keys import ClusterKeys
 from warren.broker.messages.values import boot_seconds
-from warren.broker.signing import Sealer
+from warren.broker.signing import ClusterKeys, Sealer
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.routing.routes import planned_shards

@@ -1,4 +1,13 @@
-"""Signs and verifies messages: without the app's key nobody can forge or redirect one.
+"""Signs and verifies messages, and derives the keys for it: nobody without them can forge one.
+
+    master secret (schedulers, consoles)
+      └─ app key (its executors; `warren secrets app NAME`)      app_key
+           └─ key of one direction and one executor              Sealer
+      ├─ fingerprint: do two processes have the same secret?
+      └─ key of an app's webhooks (their receivers; `warren secrets webhook NAME`)
+
+A process may hold two master secrets, or two keys of an app. It then signs with both and accepts
+signatures by either, so keys can be changed one process at a time, in any order, without downtime.
 
     key  = HKDF-SHA256(app's key, info = version, direction, executor's address)
     mac  = HMAC-SHA256(key, type, cluster, routing key, expiry, app, address, body)
@@ -8,29 +17,115 @@ app, direction and executor, so a message to A is invalid at B, and a question i
 holds two keys of an app signs with both. A message without a valid signature is never parsed.
 """
 
+import base64
 import hmac
 import struct
 from collections.abc import Callable
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT, VERSION, decode, encode
 from warren.broker.errors import Expired, Foreign, Forged, Malformed, Oversized
-from warren.broker.keys import NO_APP, Keys, derived_key
 from warren.broker.messages.to_scheduler import Canary, Heartbeat
 from warren.broker.messages.values import Message
+from warren.broker.topology import check_app
 from warren.broker.transport import Delivery, Outgoing
 
+#: The app in messages that schedulers send to themselves.
+NO_APP = ""
+_SALT = b"warren"
+#: HKDF's block counter; a key is one block of SHA-256, so the first is enough.
+_BLOCK_1 = b"\x01"
 #: How many derived keys are kept; with more executors than that, a message costs some 20 µs more.
 KEY_CACHE_SIZE = 4_096
-
 _HEADERS = ("type", "cluster", "expiry", "app", "address", "mac")
 _EXPIRY_DIGITS = 16
 #: The most signatures that one message may have.
 _MAX_SIGNATURES = 2
 #: What an error says about the sender of a message of version 1.
 _OLD_VERSION = "an older Warren with another signature scheme: upgrade that process"
+
+
+class Keys(Protocol):
+    """The keys that a process may sign and verify with."""
+
+    def of(self, app: str) -> tuple[bytes, ...]:
+        """Return the keys of an app, or of NO_APP; empty if this process does not have them."""
+
+
+class ClusterKeys:
+    """The keys of all apps, derived from one or two master secrets."""
+
+    def __init__(self, secret: str, previous: str | None = None) -> None:
+        self._secrets = (secret, previous) if previous else (secret,)
+
+    def of(self, app: str) -> tuple[bytes, ...]:
+        """Return the keys of an app, or of NO_APP."""
+        return tuple(_of_app(secret, app).encode() for secret in self._secrets)
+
+    def fingerprints(self, cluster_id: str) -> tuple[str, ...]:
+        """Return a fingerprint of each secret, equal in all processes of a cluster that hold it.
+
+        Each has 64 hexadecimal digits and reveals nothing else about the secret.
+        """
+        info = f"fingerprint/{cluster_id}"
+        return tuple(derived_key(secret.encode(), info).hex() for secret in self._secrets)
+
+    def of_webhooks(self, app: str) -> tuple[bytes, ...]:
+        """Return the keys that sign an app's webhooks."""
+        return tuple(_of_webhooks(secret, app) for secret in self._secrets)
+
+
+class AppKeys:
+    """One or two keys of a single app."""
+
+    def __init__(self, app: str, key: str, previous: str | None = None) -> None:
+        self._app = check_app(app)
+        self._keys = tuple(text.encode() for text in (key, previous) if text)
+
+    @classmethod
+    def derived(cls, app: str, secret: str, previous: str | None = None) -> "AppKeys":
+        """Return an app's keys, derived from one or two master secrets, which are not kept."""
+        return cls(app, app_key(secret, app), app_key(previous, app) if previous else None)
+
+    def of(self, app: str) -> tuple[bytes, ...]:
+        """Return the keys if `app` is this app."""
+        return self._keys if app == self._app else ()
+
+
+def app_key(secret: str, app: str) -> str:
+    """Return an app's key, 64 hexadecimal digits; the secret cannot be computed from it.
+
+    Raises:
+        ValueError: `app` is not a valid app name.
+
+    """
+    return _of_app(secret, check_app(app))
+
+
+def webhook_secret(secret: str, app: str) -> str:
+    """Return the key to verify an app's webhooks, in the format of Standard Webhooks.
+
+    Raises:
+        ValueError: `app` is not a valid app name.
+
+    """
+    return f"whsec_{base64.b64encode(_of_webhooks(secret, check_app(app))).decode()}"
+
+
+def derived_key(key: bytes, info: str) -> bytes:
+    """Return a key for one purpose, derived by HKDF-SHA256 (RFC 5869)."""
+    text = info.encode(errors="surrogatepass")  # untrusted input must not raise here
+    return hmac.digest(hmac.digest(_SALT, key, "sha256"), text + _BLOCK_1, "sha256")
+
+
+def _of_app(secret: str, app: str) -> str:
+    return derived_key(secret.encode(), f"app/{app}").hex()
+
+
+def _of_webhooks(secret: str, app: str) -> bytes:
+    return derived_key(secret.encode(), f"webhook/{app}")
 
 
 class Direction(StrEnum):

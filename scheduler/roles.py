@@ -11,9 +11,8 @@ incidents when jobs do not meet their expectations.
 import secrets
 from collections.abc import Callable
 
-from warren.broker.keys import ClusterKeys
 from warren.broker.messages.values import boot_seconds
-from warren.broker.signing import Sealer
+from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
 from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.roles import AlarmRoles

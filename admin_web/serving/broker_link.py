@@ -6,9 +6,8 @@ import socket
 from collections.abc import Callable
 
 from warren.broker import topology
-from warren.broker.keys import ClusterKeys
 from warren.broker.rpc import Requester
-from warren.broker.signing import Sealer
+from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
 from warren.sql.engine import Database
 from warren.sql.registry import cluster

@@ -19,8 +19,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from warren.broker.keys import AppKeys
-from warren.broker.signing import Sealer
+from warren.broker.signing import AppKeys, Sealer
 from warren.broker.transport import Transport
 from warren.executor.begin_notes import OldNotes
 from warren.executor.boot_context import BootContext, Limits

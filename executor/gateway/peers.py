@@ -19,7 +19,7 @@ import aiohttp
 import msgspec
 import structlog
 
-from warren.broker.keys import AppKeys, derived_key
+from warren.broker.signing import AppKeys, derived_key
 from warren.executor.gateway.protocol import (
     BadRequest,
     RemoteResult,

@@ -6,7 +6,7 @@ completion ─> rows ─> run webhooks
 
 from collections.abc import Callable
 
-from warren.broker.keys import ClusterKeys
+from warren.broker.signing import ClusterKeys
 from warren.scheduler.alarms.absence import AbsenceWatch
 from warren.scheduler.alarms.ailments import AilmentWatch
 from warren.scheduler.alarms.calendar_ends import CalendarWatch

@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
-from warren.broker.keys import NO_APP
 from warren.broker.messages.to_scheduler import Canary
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import NO_APP, Direction, Sealer
 from warren.broker.transport import Batch, Confirm, Publisher
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext

@@ -25,12 +25,12 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
 from warren.admin_web.serving.broker_link import ConsoleConnections
-from warren.broker.keys import ClusterKeys, app_key
 from warren.broker.messages.to_executor import Beat
 from warren.broker.messages.to_scheduler import BeatAnswer
 from warren.broker.messages.values import Boot, boot_seconds
 from warren.broker.rabbitmq.transport import connect
 from warren.broker.rpc import AddressedQuestion
+from warren.broker.signing import ClusterKeys, app_key
 from warren.broker.transport import BrokerSettings
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database

@@ -12,7 +12,7 @@ from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
 from tests.support.first_process import AS_FIRST, require_namespaces
 from tests.support.processes import Process
-from warren.broker.keys import app_key
+from warren.broker.signing import app_key
 from warren.sql.run_status import RunStatus
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.command import Command
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
-from warren.broker.keys import app_key
+from warren.broker.signing import app_key
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import RunStatus
 

@@ -9,10 +9,10 @@ from typing import Any
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots
-from warren.broker.keys import AppKeys
 from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import boot_seconds
+from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink

@@ -18,8 +18,8 @@ from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import HANDLERS as INSTANT
 from tests.support.instant_slots import InstantSlots
 from tests.support.moved_clock import AdvancedClock, MovedClock
-from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.messages.values import ScriptLanguage
+from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink

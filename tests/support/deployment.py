@@ -16,9 +16,8 @@ from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound, read_starts
 from tests.support.processes import Process, descendants, environment_of, every_process
-from warren.broker.keys import ClusterKeys, app_key
 from warren.broker.rabbitmq.transport import connect
-from warren.broker.signing import Sealer
+from warren.broker.signing import ClusterKeys, Sealer, app_key
 from warren.broker.transport import BrokerSettings, Confirm, Outgoing, Transport
 from warren.database_access import now_ms
 from warren.scheduler.jobs.spec import JobSpec

@@ -9,7 +9,6 @@ from typing import Any
 from tests.support.cluster import APP, SECRET, Cluster
 from tests.support.eventually import eventually
 from warren.broker.codec import unpacked
-from warren.broker.keys import AppKeys
 from warren.broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, Triggers
 from warren.broker.messages.to_scheduler import (
     BeatAnswer,
@@ -27,7 +26,7 @@ from warren.broker.messages.to_scheduler import (
     WhichOpen,
 )
 from warren.broker.messages.values import Message, Outcome
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import AppKeys, Direction, Sealer
 from warren.broker.topology import (
     CALLBACK_KEY,
     HEARTBEAT_KEY,

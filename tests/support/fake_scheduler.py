@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from tests.support.eventually import eventually
 from warren.broker.codec import encode, packed
 from warren.broker.errors import Expired
-from warren.broker.keys import ClusterKeys
 from warren.broker.messages.to_executor import Refused, StillOpen, Trigger, Welcome
 from warren.broker.messages.to_scheduler import (
     Callback,
@@ -23,7 +22,7 @@ from warren.broker.messages.to_scheduler import (
     WhichOpen,
 )
 from warren.broker.messages.values import Block, Message
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.topology import (
     TRIGGER_EXCHANGE,
     answer_key,

@@ -18,7 +18,7 @@ from tests.support.deployment import SECRET, Deployment
 from tests.support.distributions import make_environment, skip_without_pypi
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
-from warren.broker.keys import app_key
+from warren.broker.signing import app_key
 
 PACKAGES = ("pyxxl==0.4.8", "flask-xxljob==0.4.0")
 TOKEN = "a-token-of-the-tests"

@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping
 
 from tests.support.cluster import APP, SECRET
 from warren.broker.codec import VERSION, unpacked
-from warren.broker.keys import AppKeys, derived_key
 from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import AppKeys, Direction, Sealer, derived_key
 from warren.broker.transport import Delivery
 from warren.scheduler.node import SchedulerNode
 from warren.sql.registry.cluster import cluster_id

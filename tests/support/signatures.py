@@ -4,8 +4,7 @@ import hmac
 from collections.abc import Mapping
 
 from warren.broker.codec import VERSION
-from warren.broker.keys import ClusterKeys, derived_key
-from warren.broker.signing import Direction
+from warren.broker.signing import ClusterKeys, Direction, derived_key
 
 
 def signature(

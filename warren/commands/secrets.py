@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from warren.broker.keys import ClusterKeys, app_key, webhook_secret
+from warren.broker.signing import ClusterKeys, app_key, webhook_secret
 from warren.command_options import examples, takes_settings
 from warren.settings.home import known_secret
 from warren.settings.settings import Settings

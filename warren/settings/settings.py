@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 
 import structlog
 
-from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.messages.values import ProcessUse, ScriptLanguage
+from warren.broker.signing import AppKeys, ClusterKeys
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE

@@ -12,8 +12,8 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 
-from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.memory import MemoryBroker
+from warren.broker.signing import AppKeys, ClusterKeys
 from warren.executor.core.agent import Executor
 from warren.scheduler.node import SchedulerNode
 from warren.settings.settings import Settings

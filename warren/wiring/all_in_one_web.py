@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from warren.actions.local_client import client_on
 from warren.admin_web.serving.web_process import WebProcess
-from warren.broker.keys import ClusterKeys
+from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
 from warren.errors import CommandError
 from warren.scheduler.commands.tokens.scopes import Scope

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from functools import partial
 
-from warren.broker.keys import AppKeys
 from warren.broker.messages.values import ProcessUse
+from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from warren.broker.keys import AppKeys
+from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from warren.broker.keys import ClusterKeys
+from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
 from warren.route_plugins import load_routes
 from warren.scheduler.alarms.channels.mail_server import MailServer

@@ -19,8 +19,8 @@ from typing import Self
 import structlog
 
 from warren.actions.local_client import client_on
-from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.memory import MemoryBroker
+from warren.broker.signing import AppKeys, ClusterKeys
 from warren.client import Client, Run, RunFailed
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor

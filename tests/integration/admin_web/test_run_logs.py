@@ -17,7 +17,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from warren.admin_web.services import RunLogLimits
 from warren.admin_web.serving.broker_link import ConsoleConnections
-from warren.broker.keys import ClusterKeys
+from warren.broker.signing import ClusterKeys
 from warren.sql.accounts.users import Role
 
 pytestmark = on_memory

@@ -10,9 +10,8 @@ import pytest
 from tests.integration.broker.proxy import Proxy
 from tests.support.rabbitmq import PrivateRabbit
 from warren.broker.errors import BrokerUnavailable
-from warren.broker.keys import ClusterKeys
 from warren.broker.rabbitmq.transport import AmqpTransport, connect
-from warren.broker.signing import Sealer
+from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import BrokerSettings
 from warren.scheduler.node_context import Connections
 

@@ -6,7 +6,7 @@ from typing import Any
 from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.webhook_server import WebhookServer
-from warren.broker.keys import webhook_secret
+from warren.broker.signing import webhook_secret
 from warren.scheduler.alarms.channels.webhook import sign
 from warren.scheduler.alarms.events import AlarmPolicy, RunWebhook
 from warren.scheduler.completion import run_webhooks

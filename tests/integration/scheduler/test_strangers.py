@@ -15,7 +15,6 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.keys import AppKeys
 from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import StillOpen, Welcome
 from warren.broker.messages.to_scheduler import (
@@ -28,7 +27,7 @@ from warren.broker.messages.to_scheduler import (
 )
 from warren.broker.messages.values import Catalogue, CatalogueAnswer
 from warren.broker.rabbitmq.transport import connect
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import AppKeys, Direction, Sealer
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
 from warren.broker.transport import BrokerSettings, Transport
 from warren.scheduler.membership import registrar

@@ -1,18 +1,31 @@
+"""Keys follow from one another by HKDF, whoever computes it."""
+
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from tests.support.bad_messages import BAD_BODIES
 from tests.support.signatures import signature
 from warren.broker.codec import HEADER_LIMIT, encode
 from warren.broker.errors import BadMessage, Expired, Foreign, Forged, Malformed, Oversized
-from warren.broker.keys import NO_APP, AppKeys, ClusterKeys, app_key
 from warren.broker.messages.to_executor import Beat, Kill, ToExecutor, Trigger, Welcome
 from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat, Load, ToScheduler
 from warren.broker.messages.values import Message
-from warren.broker.signing import Direction, Sealer, app_of, cluster_of
+from warren.broker.signing import (
+    NO_APP,
+    AppKeys,
+    ClusterKeys,
+    Direction,
+    Sealer,
+    app_key,
+    app_of,
+    cluster_of,
+    derived_key,
+)
 from warren.broker.transport import Delivery, Outgoing
 
 SECRET = "s" * 32
@@ -457,3 +470,12 @@ def test_an_older_warren_is_named_so_that_people_know_what_to_do() -> None:
 
     with pytest.raises(Malformed, match="an older Warren with another signature scheme: upgrade"):
         open_it(replace(delivery, headers=headers))
+
+
+@pytest.mark.parametrize(
+    ("key", "info"), [(b"x" * 32, "app/demo"), (b"k", ""), (b"y" * 200, "é" * 300)]
+)
+def test_key_is_what_another_hkdf_makes_of_it(key: bytes, info: str) -> None:
+    other = HKDF(algorithm=SHA256(), length=32, salt=b"warren", info=info.encode())
+
+    assert derived_key(key, info) == other.derive(key)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.webhook_server import WebhookServer
-from warren.broker.keys import ClusterKeys, webhook_secret
+from warren.broker.signing import ClusterKeys, webhook_secret
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.alarms.events import NO_WEBHOOK, RunWebhook, TickNews, from_text, to_text

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from warren import cli
-from warren.broker.keys import app_key
+from warren.broker.signing import app_key
 from warren.executor.processes.interface import SlotOptions
 
 COMMANDS = [

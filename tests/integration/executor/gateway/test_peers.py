@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from tests.support.moved_loop import MovedLoop
 from tests.support.ports import free_port
 from tests.support.remotes_case import TOKEN, URL, FakeExecutor, RemotesCase
-from warren.broker.keys import AppKeys
+from warren.broker.signing import AppKeys
 from warren.executor.gateway.allow_list import AccessTokens
 from warren.executor.gateway.gateway import Server
 from warren.executor.gateway.peers import PASSED_ON_HEADER, SIGNATURE_HEADER, Peers, Signatures

@@ -10,7 +10,6 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
 from tests.support.started_threads import StartedThreads
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
-from warren.broker.keys import AppKeys, ClusterKeys
 from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import (
     Beat,
@@ -24,7 +23,7 @@ from warren.broker.messages.to_executor import (
     Welcome,
 )
 from warren.broker.messages.values import Message
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import AppKeys, ClusterKeys, Direction, Sealer
 from warren.broker.topology import (
     ASK_EXCHANGE,
     DEAD_QUEUE,

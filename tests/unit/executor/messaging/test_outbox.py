@@ -8,7 +8,6 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
 from tests.support.started_threads import StartedThreads
-from warren.broker.keys import ClusterKeys
 from warren.broker.messages.to_scheduler import (
     Callback,
     Called,
@@ -18,7 +17,7 @@ from warren.broker.messages.to_scheduler import (
     Started,
 )
 from warren.broker.messages.values import Outcome
-from warren.broker.signing import Sealer
+from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Confirm
 from warren.executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Outbox
 from warren.executor.messaging.signed_sender import Identity, Sender

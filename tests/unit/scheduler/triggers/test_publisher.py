@@ -7,10 +7,9 @@ import pytest
 
 from tests.support.trigger_rows import job, run
 from warren.broker.codec import MAX_PACK_BYTES, unpacked
-from warren.broker.keys import ClusterKeys
 from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.signing import Direction, Sealer
+from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.topology import run_queue
 from warren.scheduler.recovery.rescuer import TriggerParts
 from warren.scheduler.triggers.messages import TriggerMessages, routed_trigger

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from warren.broker.keys import AppKeys, ClusterKeys, app_key
+from warren.broker.signing import AppKeys, ClusterKeys, app_key
 from warren.errors import SettingsError
 from warren.settings.settings import Settings, app_keys, cluster_keys
 
