@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Protocol
 
 import pika  # type: ignore[import-untyped]
 import structlog
-from pika import spec  # type: ignore[import-untyped]
+from pika import spec
 
 from warren.broker.errors import BrokerUnavailable
 from warren.broker.rabbitmq.admin import AmqpAdmin, declare_queue

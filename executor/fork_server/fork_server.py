@@ -15,8 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 
-from warren.broker.reasons.codes import Reason, Why, Words
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons.codes import Reason, Why, Words, to_json
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.forking import Child, Forker
 from warren.executor.fork_server.job_main import Assignment, JobSetup, main, main_of_spare

@@ -18,8 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why, Words
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons.codes import Why, Words, to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.channel import Answers, Orders

@@ -6,8 +6,7 @@ from itertools import islice
 
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons.codes import Why, to_json
 from warren.executor.journal import records
 from warren.executor.journal.finished_runs import RESULTS_LIMIT, FinishedRuns
 from warren.executor.journal.records import Final

@@ -7,8 +7,7 @@ import structlog
 
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import from_json, to_json
+from warren.broker.reasons.codes import Why, from_json, to_json
 from warren.executor.fork_server import frames, linux
 from warren.executor.handlers.outcomes import cut
 from warren.executor.logs.log_limiter import FinishedLog, LogLimiter

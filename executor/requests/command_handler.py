@@ -18,7 +18,7 @@ from warren.broker.messages.to_executor import (
 )
 from warren.broker.messages.to_scheduler import LogChunk
 from warren.broker.messages.values import Message
-from warren.broker.reasons.stored import from_json
+from warren.broker.reasons.codes import from_json
 from warren.executor.boot_context import BootContext
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.messaging.contact import Contact

@@ -12,8 +12,7 @@ from warren.broker.messages.to_scheduler import (
     NotStarted,
 )
 from warren.broker.messages.values import ADDRESS_PATTERN, Message
-from warren.broker.reasons.codes import Reason, Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons.codes import Reason, Why, to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.run_states import Stage
 from warren.executor.lanes.active_runs import ActiveRuns

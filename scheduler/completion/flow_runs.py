@@ -11,8 +11,7 @@ from typing import Any
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why, Words
-from warren.broker.reasons.stored import from_json
+from warren.broker.reasons.codes import Why, Words, from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_ends import NodeEnd, node_ends

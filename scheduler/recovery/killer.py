@@ -4,8 +4,7 @@ import structlog
 
 from warren.broker.messages.to_executor import Kill
 from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons.codes import Why, to_json
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.node_context import NodeContext
 from warren.sql.runs import queries

@@ -18,7 +18,7 @@ LOADED = {
     "warren": "broker executor",
     "warren.broker": "durations messages reasons",
     "warren.broker.messages": "to_executor values",
-    "warren.broker.reasons": "codes stored",
+    "warren.broker.reasons": "codes",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "channel confinement fork_server forking frames interpreter "
     "job_main linux output process_state script_process spares termination zygote",
