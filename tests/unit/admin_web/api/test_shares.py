@@ -89,10 +89,10 @@ class TestTokenOfSomeJobs:
     @pytest.fixture
     def mine(self, rows: Rows, clock: Clock, admin: Program) -> int:
         """Make a job with a child that is not the token's, and another app."""
-        rows.job("secret-child")
+        rows.job("hidden-child")
         mine = rows.job("mine")
-        rows.job("secret-mail", app="mails")
-        body = {"handler": "h", "children": ["secret-child"]}
+        rows.job("hidden-mail", app="mails")
+        body = {"handler": "h", "children": ["hidden-child"]}
         answer = admin.put("/jobs/reports/mine", body, headers={"If-Match": "*"})
         assert answer.status_code == 200, answer.text
         rows.run(mine, clock.now)
@@ -110,7 +110,7 @@ class TestTokenOfSomeJobs:
             if one.endpoint.method == "GET" and "<" not in one.endpoint.rule:
                 answer = caller.get(one.endpoint.rule)
                 assert answer.status_code in (200, 403, 422), (one.name, answer.text)
-                assert "secret" not in answer.text, one.name
+                assert "hidden-" not in answer.text, one.name
 
     @pytest.mark.parametrize(
         ("method", "path"),

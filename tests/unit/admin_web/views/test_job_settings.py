@@ -52,8 +52,9 @@ OTHERS = JobSpec(
     priority="high",
     max_waiting=9,
 )
-#: What the page shows in another place: as its title, or beside its schedule.
+#: What the page shows in another place, as its title or beside its schedule, or never.
 ELSEWHERE = {"name", "app", "schedule_kind", "schedule_value", "timezone", "enabled", "flow"}
+ELSEWHERE |= {"alarm_secret"}
 SCRIPT = {"script_language", "script_source", "script_remark"}
 
 
