@@ -316,8 +316,8 @@ class Code(Enum):
     WEBHOOK_LINK_LOCAL = "expected webhook not to point to a link-local address, got: %(got)r"
     UNKNOWN_STYLE = "unknown %(what)s %(got)r; expected one of %(known)s"
     STYLE_ALONE = "expected a webhook, because style is set"
-    SIGNING_ALONE = "expected a webhook of a service that takes signatures (%(known)s) with it"
-    SIGNING = "expected up to %(most)s printable characters without spaces"
+    SIGNING_ALONE = "expected secret with a webhook of a service that takes signatures: %(known)s"
+    SIGNING = "expected secret to be up to %(most)s printable characters without spaces"
     WHEN_ALONE = "expected a url, because when is set"
 
     # Tests of alarm targets, and undelivered alarms.

@@ -74,7 +74,7 @@ def format_(value: Value, pattern: Value) -> str:
         if not match[1] or match[1] not in DIRECTIVES:
             known = " ".join(f"%{letter}" for letter in DIRECTIVES)
             raise Fault(f"expected one of {known} in format, got: {match[0]!r}")
-    return value.strftime(pattern)
+    return value.strftime(text(pattern))
 
 
 def tojson(value: Value) -> str:

@@ -51,7 +51,7 @@ _WORDS = {
     nodes.Div: "division",
     nodes.FloorDiv: "division",
     nodes.Mod: "the operator %",
-    nodes.Pow: "powers",
+    nodes.Pow: "the operator **",
     nodes.Concat: "the operator ~",
     nodes.CondExpr: "a condition",
     nodes.Test: "a test",

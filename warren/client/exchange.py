@@ -21,8 +21,9 @@ _REDIRECTS = range(300, 400)
 _TOO_LARGE = 413
 #: What else proxies answer when they reach no Warren.
 _PROXY_FAILURES = {
-    502: "a proxy gets no proper answer from the console behind it; is it running?",
-    504: "a proxy has waited too long for the console behind it (nginx: proxy_read_timeout)",
+    502: "a proxy gets no proper answer from Warren behind it; is it running?",
+    503: "a proxy gets no proper answer from Warren behind it; is it running?",
+    504: "a proxy has waited too long for Warren behind it (nginx: proxy_read_timeout)",
 }
 #: Without `retry_for`: how often to try a connection that is refused, and for how many seconds to
 #: repeat everything else that may succeed later.
@@ -159,7 +160,7 @@ def _of_a_proxy(came: Response, request: Request, url: str) -> dict[str, str] | 
         goal = f"{parts.scheme}://{parts.netloc}{parts.path}" if parts.netloc else parts.path
         words = f"it redirects to {goal[:200] or 'nowhere'}; give the address that it leads to"
     elif came.status == _TOO_LARGE:
-        size = f"{len(request.body or b'') / 1e6:.1f} MB"
+        size = f"{len(request.body or b''):,} bytes"
         words = f"a proxy takes no request of {size}; raise its limit (nginx: client_max_body_size)"
     elif came.status in _PROXY_FAILURES:
         words = _PROXY_FAILURES[came.status]

@@ -196,9 +196,11 @@ def test_the_answer_of_a_proxy_is_one_line_with_its_status_address_and_cure(
     client: Client, path: Unreliable, url: str
 ) -> None:
     cures = {
-        413: "a proxy takes no request of 0.2 MB; raise its limit (nginx: client_max_body_size)",
-        502: "a proxy gets no proper answer from the console behind it; is it running?",
-        504: "a proxy has waited too long for the console behind it (nginx: proxy_read_timeout)",
+        413: "a proxy takes no request of 200,000 bytes; raise its limit "
+        "(nginx: client_max_body_size)",
+        502: "a proxy gets no proper answer from Warren behind it; is it running?",
+        503: "a proxy gets no proper answer from Warren behind it; is it running?",
+        504: "a proxy has waited too long for Warren behind it (nginx: proxy_read_timeout)",
         302: "it redirects to https://sso.example.com/in; give the address that it leads to",
     }
     path.headers = {"Location": "https://sso.example.com/in?token=hush"}

@@ -81,7 +81,7 @@ def test_a_proxy_answers(served: Callable[[Flask], str]) -> None:
 
     assert line == (
         f"status 502 from {url}, not from Warren: "
-        "a proxy gets no proper answer from the console behind it; is it running?"
+        "a proxy gets no proper answer from Warren behind it; is it running?"
     )
 
 
