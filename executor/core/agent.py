@@ -24,15 +24,14 @@ from warren.broker.transport import Transport
 from warren.executor.begin_notes import OldNotes
 from warren.executor.boot_context import BootContext, Limits
 from warren.executor.core.core import Core
-from warren.executor.core.state_folder import StateFolder
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
-from warren.executor.life_signs import LifeSigns
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.scheduler_clock import SchedulerClock
+from warren.executor.state_folder import LifeSigns, StateFolder
 
 #: How often a step checks whether it is done.
 POLL_SECONDS = 0.02

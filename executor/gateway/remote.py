@@ -6,7 +6,6 @@ from functools import partial
 from typing import Any, Protocol
 
 from warren.executor.core.agent import Executor
-from warren.executor.core.state_folder import StateFolder
 from warren.executor.gateway.allow_list import RemoteUrl
 from warren.executor.gateway.protocol import RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
@@ -15,6 +14,7 @@ from warren.executor.gateway.remote_slots import RemoteSlots
 from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
 from warren.executor.messaging.signed_sender import new_boot_id
 from warren.executor.processes.interface import SlotsFactory
+from warren.executor.state_folder import StateFolder
 
 #: An app and an address.
 Key = tuple[str, str]

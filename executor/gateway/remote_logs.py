@@ -15,11 +15,11 @@ import msgspec
 import structlog
 
 from warren.broker.messages.to_executor import Trigger
-from warren.executor.core.state_folder import StateFolder
 from warren.executor.gateway.protocol import BadRequest
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_log import RemoteLog
 from warren.executor.logs.run_logs import RunLogs
+from warren.executor.state_folder import StateFolder
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from tests.support.command import run_warren
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import environment_of, stop
-from warren.executor import life_signs
+from warren.executor.state_folder import SIGNS_NAME
 
 
 def test_stopped_executor_feeds_no_watchdog_and_the_check_names_it(
@@ -40,8 +40,8 @@ def test_stopped_executor_feeds_no_watchdog_and_the_check_names_it(
         with suppress(BlockingIOError):
             while systemd.recv(100):  # what it said before
                 pass
-        long_ago = (state / "watched" / life_signs.NAME).stat().st_mtime - 60
-        os.utime(state / "watched" / life_signs.NAME, (long_ago, long_ago))
+        long_ago = (state / "watched" / SIGNS_NAME).stat().st_mtime - 60
+        os.utime(state / "watched" / SIGNS_NAME, (long_ago, long_ago))
 
         words = f"watched (process {executor.pid}) has shown no sign of life for 6"
         assert words in fleet.warren_fails(*check)

@@ -9,7 +9,6 @@ from tests.support.http_peer import Peer
 from tests.support.moved_loop import MovedLoop
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.executor.core.state_folder import StateFolder
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.peers import Peers
 from warren.executor.gateway.protocol import RemoteResult
@@ -19,6 +18,7 @@ from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
+from warren.executor.state_folder import StateFolder
 
 URL = "http://jobs:9999"
 TOKEN = "a-token-of-one-app"

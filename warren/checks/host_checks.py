@@ -6,7 +6,7 @@ from pathlib import Path
 from warren.errands.by_api import ApiSender
 from warren.errands.sending import way_in_words, way_of
 from warren.errors import CommandError
-from warren.executor.life_signs import STALE_SECONDS, Signs, running
+from warren.executor.state_folder import STALE_SECONDS, Signs, running
 from warren.settings.secret_files import BROKER, in_plain_text
 from warren.settings.setting_rules import MEMORY_BROKER
 from warren.settings.settings import (

@@ -10,7 +10,6 @@ from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
 from warren.executor.container import Host
 from warren.executor.core.agent import Executor, SchedulerLink
-from warren.executor.core.state_folder import StateFolder
 from warren.executor.disk import Reserve
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
@@ -18,6 +17,7 @@ from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
+from warren.executor.state_folder import StateFolder
 from warren.scheduler.rounds.loop import Loop
 from warren.settings.settings import Settings
 from warren.wiring.processes import Signals

@@ -7,7 +7,6 @@ from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
-from warren.executor.core.state_folder import StateFolder
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.peers import Peers, Signatures
@@ -15,6 +14,7 @@ from warren.executor.gateway.remote_run import RemoteLimits
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory
+from warren.executor.state_folder import StateFolder
 from warren.settings.settings import KINDS, PREFIX, Settings, app_keys
 from warren.wiring.executor import make_run_logs
 

@@ -8,8 +8,8 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from warren.broker.reasons.codes import Why
-from warren.executor.life_signs import NAME, Signs, running
 from warren.executor.messaging.contact import CONTACT_SECONDS
+from warren.executor.state_folder import SIGNS_NAME, Signs, running
 
 
 @pytest.fixture
@@ -47,4 +47,4 @@ def test_it_leaves_no_sign_when_it_has_ended(case: AgentCase) -> None:
     executor.stop()
 
     assert executor.join(60)
-    assert not (case.state_dir / "exec-1" / NAME).exists()
+    assert not (case.state_dir / "exec-1" / SIGNS_NAME).exists()

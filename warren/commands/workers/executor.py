@@ -15,9 +15,9 @@ from warren.broker.topology import check_address, check_app
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.executor.container import raise_file_limit
-from warren.executor.core.state_folder import StateFolder, free_folders
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
+from warren.executor.state_folder import StateFolder, free_folders
 from warren.settings.settings import Settings, app_keys, needed_services
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
 from warren.wiring.processes import (

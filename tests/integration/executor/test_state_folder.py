@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.core.state_folder import StateFolder, free_folders
 from warren.executor.errors import StateFolderInUse
+from warren.executor.state_folder import StateFolder, free_folders
 
 
 def test_folder_is_made_and_is_the_owners_only(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_second_process_is_turned_away_in_one_line(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
         "from warren.executor.errors import ExecutorError\n"
-        "from warren.executor.core.state_folder import StateFolder\n"
+        "from warren.executor.state_folder import StateFolder\n"
         "try: StateFolder(pathlib.Path(sys.argv[1]), 'exec-1')\n"
         "except ExecutorError as error: print(error)\n"
     )
@@ -60,7 +60,7 @@ def test_next_free_folder_is_taken_and_one_given_back_is_free_again(tmp_path: Pa
 def test_those_who_ask_at_once_get_different_folders(tmp_path: Path) -> None:
     code = (
         "import sys, pathlib\n"
-        "from warren.executor.core.state_folder import free_folders\n"
+        "from warren.executor.state_folder import free_folders\n"
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
         "print(next(free_folders(pathlib.Path(sys.argv[1]), 'host-x')).address, flush=True)\n"

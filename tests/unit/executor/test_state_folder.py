@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from warren.broker.reasons.codes import Why
-from warren.executor.life_signs import NAME, LifeSigns, running
 from warren.executor.messaging.signed_sender import Identity
+from warren.executor.state_folder import SIGNS_NAME, LifeSigns, running
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def test_what_an_executor_says_is_found_with_its_age(folder: Path) -> None:
 
     signs.beat(was_welcomed=False, is_draining=False, obstacle=None)
     signs.beat(was_welcomed=True, is_draining=False, obstacle=Why.JOURNAL_FAILING())
-    os.utime(folder / NAME, (time.time() - 40, time.time() - 40))
+    os.utime(folder / SIGNS_NAME, (time.time() - 40, time.time() - 40))
 
     [(said, age_seconds)] = running(folder.parent)
     assert (said.address, said.pid, said.was_welcomed) == ("one", os.getpid(), True)
@@ -47,14 +47,14 @@ def test_an_ended_executor_and_one_that_was_killed_do_not_run(folder: Path) -> N
     signs.beat(was_welcomed=True, is_draining=False, obstacle=None)
     [(said, _)] = running(folder.parent)
 
-    (folder / NAME).write_bytes(msgspec.json.encode(msgspec.structs.replace(said, born=1)))
+    (folder / SIGNS_NAME).write_bytes(msgspec.json.encode(msgspec.structs.replace(said, born=1)))
     assert list(running(folder.parent)) == []  # another process has its id by now
 
     signs.end()
-    assert not (folder / NAME).exists()
+    assert not (folder / SIGNS_NAME).exists()
 
 
 def test_a_file_that_is_none_of_ours_is_passed_over(folder: Path) -> None:
-    (folder / NAME).write_text("no signs")
+    (folder / SIGNS_NAME).write_text("no signs")
 
     assert list(running(folder.parent)) == []
