@@ -9,7 +9,7 @@ from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
 from warren.executor.boot_context import BootContext
 from warren.executor.core.assembly import Roles
-from warren.executor.scheduler_clock import SchedulerClock
+from warren.executor.messaging.heartbeat import SchedulerClock
 
 
 class Watch:

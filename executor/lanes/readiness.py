@@ -5,9 +5,9 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.messaging.contact import Contact
+from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.processes.interface import SlotPool
-from warren.executor.scheduler_clock import SchedulerClock
 
 
 class Readiness:

@@ -19,11 +19,11 @@ from warren.executor.fork_server.frames import Call
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.records import Final, Starting
 from warren.executor.messaging import reports
+from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.processes.endings import Stop
 from warren.executor.processes.interface import SlotPool
 from warren.executor.run_life import Phase
-from warren.executor.scheduler_clock import SchedulerClock
 
 
 @dataclass(slots=True)

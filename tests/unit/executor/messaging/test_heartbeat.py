@@ -12,9 +12,8 @@ from tests.support.started_threads import StartedThreads
 from warren.broker.messages.to_scheduler import Heartbeat, Load
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Confirm
-from warren.executor.messaging.heartbeat import HeartbeatThread
+from warren.executor.messaging.heartbeat import HeartbeatThread, SchedulerClock
 from warren.executor.messaging.signed_sender import Identity, Sender
-from warren.executor.scheduler_clock import SchedulerClock
 
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
 

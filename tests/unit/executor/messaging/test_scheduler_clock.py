@@ -1,6 +1,6 @@
 import pytest
 
-from warren.executor.scheduler_clock import SchedulerClock
+from warren.executor.messaging.heartbeat import SchedulerClock
 
 
 class Hands:
