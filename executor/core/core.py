@@ -3,6 +3,9 @@
 inbox ──batch──> intake ──> active runs ──> run states ──group commit──> acks, starts, outbox
 slots ──finished──> active runs ──^                                                      │
 outbox ──confirmed──> run states <───────────────────────────────────────────────────────┘
+
+`Startup` waits for the welcome and reports what earlier boots left; `Watch` sees to heartbeats, and
+to changes that no event reports: lost contact, ailments and absence.
 """
 
 import asyncio
@@ -11,6 +14,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import msgspec
+import structlog
+
+from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.messages.to_executor import (
     Command,
     Drain,
@@ -20,21 +27,36 @@ from warren.broker.messages.to_executor import (
     Triggers,
     Welcome,
 )
-from warren.broker.messages.to_scheduler import Finished, Goodbye, Heartbeat, NotStarted, WhichOpen
-from warren.broker.messages.values import CallEnd, Progress
+from warren.broker.messages.to_scheduler import (
+    Ailment,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Load,
+    NotStarted,
+    WhichOpen,
+)
+from warren.broker.messages.values import CallEnd, CatalogueAnswer, Progress
 from warren.broker.reasons.codes import Why
 from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm
 from warren.executor.boot_context import BootContext
-from warren.executor.core.assembly import assemble, make_inbox
-from warren.executor.core.startup import Startup
-from warren.executor.core.watch import HeartbeatComposer, Watch
+from warren.executor.core.assembly import Roles, assemble, make_inbox
 from warren.executor.errors import JournalFailed
 from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.records import CallKey
-from warren.executor.messaging.inbox import Arrival, deliveries_of
+from warren.executor.messaging.heartbeat import SchedulerClock
+from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
 from warren.executor.run_life import Event
 
+#: Seconds until the next try after the journal could not be begun.
+JOURNAL_RETRY_SECONDS = 1.0
+#: After this long without a welcome, log the likely reasons once.
+WELCOME_SECONDS = 10.0
+#: For how long schedulers that ask for the catalogue are assumed to have received the last answer,
+#: and how long an answer is valid.
+SEND_AGAIN_SECONDS = 3.0
+CATALOGUE_SECONDS = 60.0
 #: How often to check conditions that no event reports: with runs, and without any.
 CHECK_SECONDS, IDLE_CHECK_SECONDS = 0.25, 1.0
 #: How long the question which runs are still open is valid.
@@ -42,6 +64,207 @@ QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
 GOODBYE_SECONDS = 60.0
 GOODBYE_CONFIRM_SECONDS = 2.0
+
+
+class Startup:
+    """The startup of one boot. Used from the core's thread.
+
+    `make_run_inbox` makes the inbox for triggers, available as `run_inbox` from then on.
+    """
+
+    def __init__(
+        self, context: BootContext, roles: Roles, make_run_inbox: Callable[[], Inbox]
+    ) -> None:
+        self._context = context
+        self._identity = context.identity
+        self._clock = context.clock
+        self._log = context.log
+        self._roles = roles
+        self._make_run_inbox = make_run_inbox
+        self._is_closed = False
+        self.was_welcomed = False
+        self._sent = ""
+        self._sent_at = float("-inf")
+        self.run_inbox: Inbox | None = None
+
+    def start(self) -> None:
+        """Start waiting for the welcome."""
+        self._context.loop.call_later(WELCOME_SECONDS, self._miss_welcome)
+
+    def close(self) -> None:
+        """Ignore welcomes from now on."""
+        self._is_closed = True
+
+    def welcome(self, welcome: Welcome, cluster: str) -> None:
+        """Handle a welcome: each one sets the clock, the first one begins the boot.
+
+        It counts whenever it comes and whatever its expiry says: as the answer to a heartbeat of
+        this process it proves how old it can be, while the clock may be what it has to correct.
+        """
+        if self._is_closed or welcome.boot_id != self._identity.boot_id or not cluster:
+            return
+        if not self._clock.learn(welcome.now_ms, asked_at_ms=welcome.heartbeat_sent_at_ms):
+            return
+        self._roles.heartbeats.welcome()
+        if not self.was_welcomed:
+            self.was_welcomed = True
+            self._context.sealer.pin(cluster)
+            self._log.info("executor_welcomed", cluster=cluster)
+            self._begin()
+        if welcome.wants_catalogue:
+            self._send_catalogue()
+
+    def _send_catalogue(self) -> None:
+        """Send the catalogue to all schedulers; once, however many of them ask."""
+        catalogue, now = self._roles.slots.catalogue, self._clock.monotonic()
+        if catalogue is None:
+            return
+        if catalogue.fingerprint == self._sent and now - self._sent_at < SEND_AGAIN_SECONDS:
+            return
+        self._sent, self._sent_at = catalogue.fingerprint, now
+        answer = CatalogueAnswer(
+            app=self._identity.app,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            contents=msgspec.Raw(catalogue.contents),
+        )
+        self._roles.sender.send(answer, key=HEARTBEAT_KEY, valid_seconds=CATALOGUE_SECONDS)
+
+    def _miss_welcome(self) -> None:
+        if not self.was_welcomed and not self._is_closed:
+            self._log.warning(
+                "welcome_awaited",
+                app=self._identity.app,
+                reason="no scheduler accepts this key, or none runs, or the app does not exist: "
+                "warren secrets app, warren apps add; see the schedulers' logs",
+            )
+
+    def _begin(self) -> None:
+        if self._is_closed:
+            return
+        run_states, readiness = self._context.run_states, self._roles.readiness
+        try:
+            unconfirmed = run_states.begin(self._identity.boot_id, self._clock.now_ms())
+        except JournalFailed as error:
+            readiness.is_unable_to_begin = True
+            self._context.loop.call_later(JOURNAL_RETRY_SECONDS, self._begin)
+            self._log.error("journal_write_failed", error=str(error))
+            return
+        readiness.is_unable_to_begin = False
+        for report, size in unconfirmed:
+            self._roles.outbox.add(report, size)
+        if unconfirmed:
+            self._log.warning("earlier_runs_reported", count=len(unconfirmed))
+        self._roles.outbox.start()
+        if not readiness.is_draining:
+            self.run_inbox = self._make_run_inbox()
+            self.run_inbox.start()
+
+
+class Watch:
+    """Compares each condition with its last state. Used from the core's thread.
+
+    `ailments` may be read from any thread.
+    """
+
+    def __init__(
+        self, roles: Roles, clock: SchedulerClock, log: structlog.typing.FilteringBoundLogger
+    ) -> None:
+        self._roles = roles
+        self._clock = clock
+        self._log = log
+        self._was_held = True
+        self._was_away = False
+        self.ailments: tuple[Ailment, ...] = ()
+
+    def check(self) -> None:
+        """Check everything."""
+        self._check_contact()
+        self.check_ailments()
+        self._check_absence()
+
+    def check_ailments(self) -> None:
+        """Check whether something keeps the executor from working, or soon will."""
+        ailments = self._roles.readiness.ailments()
+        if ailments == self.ailments:
+            return
+        self.ailments = ailments
+        self._roles.heartbeats.beat_now()
+        if ailments:
+            self._log.warning(
+                "executor_impaired", ailments=[str(ailment).lower() for ailment in ailments]
+            )
+        else:
+            self._log.info("executor_recovered")
+
+    def _check_contact(self) -> None:
+        is_held = self._roles.contact.is_held(self._clock.monotonic())
+        if is_held == self._was_held:
+            return
+        self._was_held = is_held
+        waiting = self._roles.active_runs.waiting_count
+        if is_held:
+            self._log.info("contact_regained", waiting=waiting)
+        else:
+            self._roles.heartbeats.beat_now()
+            self._log.warning("contact_lost", waiting=waiting)
+
+    def _check_absence(self) -> None:
+        away = self._roles.slots.away
+        if (away is not None) == self._was_away:
+            return
+        self._was_away = away is not None
+        self._roles.heartbeats.beat_now()
+        if away is None:
+            self._log.info("work_resumed")
+        else:
+            self._log.warning("work_suspended", why=str(away))
+            self._roles.active_runs.return_waiting(away)
+
+
+#: How long an executor of remote runs may be away and still continue them.
+REMOTE_RETURN_SECONDS = 120
+
+
+class HeartbeatComposer:
+    """Reads counters of the roles only, so that any thread may call it."""
+
+    def __init__(self, context: BootContext, roles: Roles, watch: Watch) -> None:
+        self._identity = context.identity
+        self._slot_count = context.limits.slots
+        self._roles = roles
+        self._watch = watch
+        self._clock = context.clock
+        self._run_states = context.run_states
+        self._started_at_ms = context.clock.now_ms()
+
+    def compose(self) -> Heartbeat:
+        """Return the current heartbeat."""
+        catalogue = self._roles.slots.catalogue
+        return Heartbeat(
+            app=self._identity.app,
+            address=self._identity.address,
+            boot_id=self._identity.boot_id,
+            started_at_ms=self._started_at_ms,
+            load=self._load(),
+            catalogue=catalogue.fingerprint if catalogue else "",
+            draining=self._roles.readiness.refusal is not None,
+            ailments=self._watch.ailments,
+            returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
+            triggers_per_message=MAX_PACK_TRIGGERS,
+            sent_at_ms=self._clock.steady_ms(),
+            last_run_id=self._run_states.highest_id,
+        )
+
+    def _load(self) -> Load:
+        cpu_percent, memory_percent = self._roles.load.read()
+        return Load(
+            cpu_percent=cpu_percent,
+            memory_percent=memory_percent,
+            slots=self._slot_count,
+            running=self._roles.active_runs.running_count,
+            waiting=self._roles.active_runs.waiting_count,
+        )
 
 
 class Core:

@@ -17,7 +17,7 @@ from tests.support.small_disk import small_disk
 from warren.broker.messages.to_executor import IdleBeat, Kill
 from warren.broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, Started
 from warren.broker.messages.values import Outcome
-from warren.executor.core.watch import Watch
+from warren.executor.core.core import Watch
 from warren.executor.journal.group_commit import CommitPace
 from warren.executor.journal.records import Boot
 
