@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from warren.broker.messages.values import Outcome
 from warren.executor.fork_server import frames
-from warren.executor.fork_server.channel import Answers
+from warren.executor.fork_server.job_main import Answers
 
 #: Longer than what the channel takes at once.
 LONG = "x" * 40_000
