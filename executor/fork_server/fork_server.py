@@ -18,7 +18,7 @@ from functools import partial
 from warren.broker.reasons.codes import Reason, Why, Words, to_json
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.forking import Child, Forker
-from warren.executor.fork_server.job_main import Assignment, JobSetup, main, main_of_spare
+from warren.executor.fork_server.job_main import Assignment, JobSetup, main_of_job, main_of_spare
 from warren.executor.fork_server.spares import Spare, Spares, descriptors
 from warren.executor.fork_server.termination import is_helper, kill_and_reap
 
@@ -221,7 +221,7 @@ class ForkServer:
 
     def _fork(self, number: int, assignment: Assignment) -> None:
         try:
-            process = self._start(partial(main, self._setup, assignment))
+            process = self._start(partial(main_of_job, self._setup, assignment))
         except OSError as error:
             reason = Why.NO_PROCESS(why=str(error.strerror))
             self._pending_exits.append(_PendingExit(number, failure=reason))

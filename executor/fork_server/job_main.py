@@ -274,7 +274,7 @@ class Assignment(NamedTuple):
     note: int | None = None
 
 
-def main(setup: JobSetup, assignment: Assignment) -> NoReturn:
+def main_of_job(setup: JobSetup, assignment: Assignment) -> NoReturn:
     """Run a job process until its end."""
     _set_up(setup, linux.JOB_NAME, _kept_fds(setup, assignment))
     _serve(setup, assignment)
