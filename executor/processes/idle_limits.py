@@ -7,7 +7,7 @@ available. Idle processes get a quarter of it, at most, and go when it gets shor
 from collections.abc import Collection, Iterator
 
 from warren.executor.container import Host
-from warren.executor.fork_server.fork_server import PROCESS_LIMIT
+from warren.executor.fork_server.zygote import PROCESS_LIMIT
 
 #: The parts that idle processes may take: of memory, of process limits, of descriptors.
 _MEMORY_PART, _PROCESSES_PART, _FILES_PART = 4, 4, 3

@@ -16,8 +16,8 @@ from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import CallEnd, ProcessUse, Progress
 from warren.broker.reasons.codes import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
-from warren.executor.fork_server.fork_server import PROCESS_LIMIT
 from warren.executor.fork_server.frames import Await, Call
+from warren.executor.fork_server.zygote import PROCESS_LIMIT
 from warren.executor.run_life import Event
 
 

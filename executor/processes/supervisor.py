@@ -16,8 +16,8 @@ import structlog
 from warren.broker.messages.values import HandlerFacts
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement, keep_settings_secret
-from warren.executor.fork_server.fork_server import SURVIVOR_SECONDS
 from warren.executor.fork_server.termination import kill_and_reap
+from warren.executor.fork_server.zygote import SURVIVOR_SECONDS
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.succession import Loaded, RetiredZygotes, Successor

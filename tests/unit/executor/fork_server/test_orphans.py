@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.executor.fork_server.fork_server import Orphans
+from warren.executor.fork_server.zygote import Orphans
 
 
 class Zygote:
