@@ -38,6 +38,7 @@ from warren.broker.messages.values import (
 from warren.broker.reasons.codes import Why, Words, to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
+from warren.executor.fork_server.forking import await_order
 from warren.executor.fork_server.interpreter import (
     call_exit_functions,
     count_threads,
@@ -47,7 +48,6 @@ from warren.executor.fork_server.interpreter import (
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
 from warren.executor.fork_server.script_process import run_script, write_all
-from warren.executor.fork_server.spares import await_order
 from warren.executor.fork_server.termination import (
     BETWEEN,
     BLOCKED,

@@ -35,12 +35,18 @@ from warren.broker.reasons.codes import Reason, Why, Words, to_json
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement
-from warren.executor.fork_server.forking import Child, Forker, settle_memory
+from warren.executor.fork_server.forking import (
+    Child,
+    Forker,
+    Spare,
+    Spares,
+    descriptors,
+    settle_memory,
+)
 from warren.executor.fork_server.interpreter import forget_resource_tracker
 from warren.executor.fork_server.job_main import Assignment, JobSetup, main_of_job, main_of_spare
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState, reset_signals
-from warren.executor.fork_server.spares import Spare, Spares, descriptors
 from warren.executor.fork_server.termination import (
     BLOCKED,
     Termination,

@@ -21,7 +21,7 @@ LOADED = {
     "warren.broker.reasons": "codes",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement forking frames interpreter "
-    "job_main linux output process_state script_process spares termination zygote",
+    "job_main linux output process_state script_process termination zygote",
     "warren.executor.handlers": "context declarations handler_registry hooks outcomes params",
 }
 

@@ -3,8 +3,7 @@
 import os
 import socket
 
-from warren.executor.fork_server.forking import Child
-from warren.executor.fork_server.spares import BACKOFF_SECONDS, Spares
+from warren.executor.fork_server.forking import BACKOFF_SECONDS, Child, Spares
 
 
 class Zygote:
