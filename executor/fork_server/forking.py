@@ -3,6 +3,14 @@
 A job process sees itself as a `ForkProcess`. The one that forked it holds its id and its pidfd, and
 no more: neither a fork nor what follows in the child grows dearer with the number of processes that
 live, and what a fork touches in either is copied page by page.
+
+Some are forked in advance, and belong to nobody until they take their first order:
+
+    forked ──start-up done──> spare ──takes an order──> the process of a job
+                                └─ dies: replaced, a little later each time
+
+They are forked when nothing has been asked for a moment, so that runs which come then wait for no
+fork. A spare that died before it took its order has not begun anything: its run is started again.
 """
 
 import array

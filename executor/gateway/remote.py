@@ -10,8 +10,7 @@ from warren.executor.gateway.allow_list import RemoteUrl
 from warren.executor.gateway.protocol import RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import Note, RemoteFolder
-from warren.executor.gateway.remote_slots import RemoteSlots
-from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
+from warren.executor.gateway.remote_slots import REGISTERED_SECONDS, RemoteSlots
 from warren.executor.messaging.signed_sender import new_boot_id
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.state_folder import StateFolder

@@ -8,12 +8,14 @@
 
 The start of a run is durable before `start` is called, and /run is called once, whatever happens.
 Everything runs on the thread of one event loop; `has_run`, `has_ended` and `is_unneeded` may be
-read from any thread.
+read from any thread. A watch asks whether the executor is up and its runs are still running. It may
+be given runs while it registers and answers, and has not signed off.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +25,253 @@ from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Reason, Why, Words, to_json
-from warren.executor.gateway import protocol, remote_run
+from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import RemoteLogs
-from warren.executor.gateway.remote_run import RemoteLimits, RemoteRun
-from warren.executor.gateway.remote_watch import Liveness, RemoteWatch
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging import reports
-from warren.executor.processes.endings import killed, timed_out
+from warren.executor.processes.endings import Stop, killed, timed_out
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.processes.script_files import SETTING
 
+#: After this long without proof that it is still running, a run is LOST.
+PROOF_SECONDS = 120.0
+#: What pyxxl reports for a run that exceeded its timeout.
+_TIMEOUT_WORDS = "TimeoutError"
+#: After this long without a registration it is away; executors register every 10 to 30 s.
+REGISTERED_SECONDS = 90.0
+#: After this many unanswered beats in a row it is away.
+MISSES = 3
+#: How far in the past an executor that signed off was expected last: a clock may stand still.
+_MIN_AWAY_SECONDS = 0.001
 #: How many ended runs of an executor are remembered: late results of others are of unknown runs.
 ENDED_LIMIT = 10_000
+
+
+def conclude(
+    result: RemoteResult, stop: Stop | None, *, timeout_seconds: float, seconds: float
+) -> tuple[Outcome, Words]:
+    """Return outcome and message of a run that its executor called back after `seconds`."""
+    if result.code == protocol.OK:
+        return Outcome.SUCCEEDED, result.text
+    if stop is not None:
+        return stop.outcome, stop.words
+    if result.code == protocol.TIMED_OUT:
+        return Outcome.TIMED_OUT, result.text or timed_out(timeout_seconds).words
+    if result.text == _TIMEOUT_WORDS and 0 < timeout_seconds <= seconds:
+        return Outcome.TIMED_OUT, timed_out(timeout_seconds).words
+    return Outcome.FAILED, result.text or Why.REMOTE_CODE(code=result.code)
+
+
+def unanswered(stop: Stop, obstacle: str) -> tuple[Outcome, Words]:
+    """Return outcome and message of a run that was stopped and has not called back."""
+    if obstacle:
+        return stop.outcome, Why.REMOTE_UNSTOPPED(stop=stop.words, fault=obstacle)
+    return stop.outcome, Why.REMOTE_STOPPED(stop=stop.words)
+
+
+def lost(url: str) -> tuple[Outcome, Words]:
+    """Return outcome and message of a run without proof that it is still running."""
+    return Outcome.LOST, Why.REMOTE_LOST(url=url, seconds=f"{PROOF_SECONDS:g}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLimits:
+    """The limits of a remote executor: `count` runs at a time, one of each job.
+
+    Scripts in `script_languages` are sent, others are FAILED. A run that was asked to stop may call
+    back until `stop_margin_seconds` after the grace time. The gateway stops a run itself
+    `timeout_margin_seconds` after its timeout and grace time.
+    """
+
+    count: int
+    grace_seconds: float
+    script_languages: Collection[str]
+    timeout_margin_seconds: float = 30.0
+    stop_margin_seconds: float = 5.0
+    #: How long an executor that signed off may take to come back, as after a restart.
+    return_seconds: float = 15.0
+    #: How long an executor may take to write the rest of a log after the end of its run.
+    log_end_seconds: float = 1.0
+
+
+@dataclass(slots=True, eq=False)
+class RemoteRun:
+    """A run, from before the call that starts it until its end.
+
+    `started_at`, and `proven_at`, the last proof that it was running, are by the loop's clock.
+    """
+
+    trigger: Trigger
+    started_at_ms: int
+    started_at: float
+    proven_at: float
+    is_resumed: bool = False
+    stop: Stop | None = None
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    task: "asyncio.Task[None] | None" = None
+
+    def order_stop(self, stop: Stop) -> None:
+        """Order it to stop; the first order counts."""
+        self.stop = self.stop or stop
+        self.stopped.set()
+
+    async def until_stopped(self, seconds: float | None) -> bool:
+        """Wait for an order to stop; return False if none came in time."""
+        try:
+            await asyncio.wait_for(self.stopped.wait(), seconds)
+        except TimeoutError:
+            return False
+        return True
+
+
+class Liveness:
+    """The state of one remote executor. Used from one thread; `now` gives monotonic seconds."""
+
+    def __init__(self, url: str, now: Callable[[], float]) -> None:
+        self._url = url
+        self._now = now
+        self._expected_until = now() + REGISTERED_SECONDS
+        self._has_signed_off = False
+        self._misses = 0
+
+    @property
+    def away(self) -> Reason | None:
+        """Why it gets no runs; None if it does."""
+        if self._has_signed_off:
+            return Why.REMOTE_SIGNED_OFF(url=self._url)
+        if self.is_gone:
+            return Why.REMOTE_UNREGISTERED(url=self._url)
+        return Why.REMOTE_SILENT(url=self._url) if self._misses >= MISSES else None
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether it has signed off, or has not registered for REGISTERED_SECONDS."""
+        return self.gone_seconds > 0
+
+    @property
+    def gone_seconds(self) -> float:
+        """For how long it has been gone; 0 if it is there."""
+        return max(0.0, self._now() - self._expected_until)
+
+    def register(self) -> None:
+        """Record that it registered."""
+        self._expected_until = self._now() + REGISTERED_SECONDS
+        self._has_signed_off = False
+
+    def sign_off(self) -> None:
+        """Record that it signed off."""
+        self._expected_until = min(self._expected_until, self._now() - _MIN_AWAY_SECONDS)
+        self._has_signed_off = True
+
+    def answered(self) -> None:
+        """Record that it answered."""
+        self._misses = 0
+
+    def missed(self) -> None:
+        """Record that it did not answer a beat."""
+        self._misses += 1
+
+    def refused(self) -> None:
+        """Record that it refused a connection: it is away until it answers."""
+        self._misses = max(self._misses, MISSES)
+
+
+#: Seconds between two beats; every PROOF_BEATS-th one looks for proof of each run.
+BEAT_SECONDS = 5.0
+PROOF_BEATS = 2
+#: A job that no executor has: an executor that calls it busy cannot be asked by idleBeat.
+NO_JOB = 2_147_483_647
+
+
+class RemoteWatch:
+    """Checks one remote executor at each beat. Used from the thread of one event loop.
+
+    `runs` returns its runs, `now` the seconds of the loop's clock. `on_alive(run_id)` is called
+    when a run may still be running, `on_lost(run)` after too long without proof of that, `on_ready`
+    when the executor is back.
+    """
+
+    def __init__(
+        self,
+        client: RemoteClient,
+        liveness: Liveness,
+        runs: Callable[[], Iterable[RemoteRun]],
+        *,
+        now: Callable[[], float],
+        on_alive: Callable[[int], None],
+        on_lost: Callable[[RemoteRun], None],
+        on_ready: Callable[[], None],
+    ) -> None:
+        self._client = client
+        self._liveness = liveness
+        self._runs = runs
+        self._now = now
+        self._on_alive = on_alive
+        self._on_lost = on_lost
+        self._on_ready = on_ready
+        self._can_ask_idleness: bool | None = None
+        self._log = structlog.get_logger().bind(url=client.url.text)
+
+    async def run(self) -> None:
+        """Beat until this is cancelled."""
+        beat = 0
+        while True:
+            try:
+                await self.beat(is_proof_due=beat % PROOF_BEATS == 0)
+            except Exception:  # noqa: BLE001 - the top of a loop
+                self._log.exception("remote_watch_failed")
+            beat += 1
+            await asyncio.sleep(BEAT_SECONDS)
+
+    async def beat(self, *, is_proof_due: bool) -> None:
+        """Check that it is up and, if a proof is due, that each run is still running."""
+        was_away = self._liveness.away is not None
+        is_alive = await self._is_alive()
+        if is_alive and self._can_ask_idleness is None:
+            await self._try_idle_beat()
+        if is_proof_due:
+            proofs = [self._prove(run, is_alive=is_alive) for run in list(self._runs())]
+            await asyncio.gather(*proofs)
+        if was_away and self._liveness.away is None:
+            self._log.info("remote_returned")
+            self._on_ready()
+
+    async def _is_alive(self) -> bool:
+        was_away = self._liveness.away is not None
+        try:
+            is_alive = await self._client.is_alive()
+        except CallFailed as error:
+            self._liveness.missed()
+            if not was_away and self._liveness.away is not None:
+                self._log.warning("remote_missed", why=str(error))
+            return False
+        self._liveness.answered()
+        return is_alive
+
+    async def _try_idle_beat(self) -> None:
+        try:
+            self._can_ask_idleness = await self._client.is_idle(NO_JOB)
+        except CallFailed:
+            return
+        if not self._can_ask_idleness:
+            self._log.warning("remote_idleness_doubted")
+
+    async def _prove(self, run: RemoteRun, *, is_alive: bool) -> None:
+        """Check that a run is still running; after too long without proof it is LOST."""
+        if is_alive:
+            self._on_alive(run.trigger.run_id)
+        if is_alive and not (self._can_ask_idleness and await self._is_idle(run.trigger.job_id)):
+            run.proven_at = self._now()
+        elif self._now() - run.proven_at > PROOF_SECONDS:
+            self._on_lost(run)
+
+    async def _is_idle(self, job_id: int) -> bool:
+        try:
+            return await self._client.is_idle(job_id)
+        except CallFailed:
+            return True
 
 
 class RemoteSlots(SlotPool):
@@ -172,7 +407,7 @@ class RemoteSlots(SlotPool):
             self._log.info("remote_callback_ignored", run_id=result.run_id, code=result.code)
             on_recorded()
             return
-        outcome, words = remote_run.conclude(
+        outcome, words = conclude(
             result,
             run.stop,
             timeout_seconds=run.trigger.timeout_seconds,
@@ -214,7 +449,7 @@ class RemoteSlots(SlotPool):
         obstacle = await self._call_kill(run)
         await asyncio.sleep(self._limits.grace_seconds + self._limits.stop_margin_seconds)
         assert run.stop is not None
-        self._finish(run, *remote_run.unanswered(run.stop, obstacle))
+        self._finish(run, *unanswered(run.stop, obstacle))
 
     async def _call_run(self, run: RemoteRun) -> bool:
         """Call /run; return whether the run may be running now."""
@@ -286,7 +521,7 @@ class RemoteSlots(SlotPool):
         self._end(run, finished, on_recorded)
 
     def _lose(self, run: RemoteRun) -> None:
-        self._finish(run, *remote_run.lost(self._url))
+        self._finish(run, *lost(self._url))
 
     def _return(self, run: RemoteRun, why: Reason) -> None:
         self._end(run, reports.not_started(run.trigger, why))

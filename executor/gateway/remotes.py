@@ -1,9 +1,12 @@
-"""All registered executors: serves those that register and drops those that stay away."""
+"""All registered executors: serves those that register and drops those that stay away.
+
+It brings the results that they report to the runs they belong to, and into their journals.
+"""
 
 import asyncio
 import contextlib
 import time
-from collections.abc import Collection, Coroutine, Sequence
+from collections.abc import Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -13,7 +16,6 @@ import structlog
 
 from warren.executor.errors import ExecutorError
 from warren.executor.gateway.allow_list import AccessTokens, AllowList, RemoteUrl
-from warren.executor.gateway.callbacks import RECORD_SECONDS, Callbacks
 from warren.executor.gateway.peers import Handover, Peers, Signatures
 from warren.executor.gateway.protocol import BadRequest, NotRecorded, RemoteResult
 from warren.executor.gateway.remote import ExecutorFactory, Key, Remote
@@ -25,18 +27,117 @@ from warren.executor.gateway.remote_logs import (
     note_drained,
     remembered,
 )
-from warren.executor.gateway.remote_run import RemoteLimits
-from warren.executor.gateway.remote_slots import RemoteSlots
-from warren.executor.gateway.remote_watch import REGISTERED_SECONDS
+from warren.executor.gateway.remote_slots import REGISTERED_SECONDS, RemoteLimits, RemoteSlots
 from warren.executor.logs.run_logs import RunLogs
 
+#: How long a callback may wait for the journal.
+RECORD_SECONDS = 5.0
+#: For how long to refuse a result whose run is unknown, so that other gateways are asked.
+OFFERED_SECONDS = 300.0
+#: The most unknown runs of which it is remembered since when their results are offered.
+OFFERED_LIMIT = 100_000
+log = structlog.get_logger()
 #: The most executors that one gateway serves; each has four connections to the broker.
 REMOTES_LIMIT = 500
 #: Seconds until one is tried again that another gateway has, or that could not be served; each
 #: time twice as long, up to the second figure. A dead gateway's executors are free after 15 s.
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 60.0
 
-log = structlog.get_logger()
+
+class Callbacks:
+    """Records results of the runs that these executors have. Used from one event loop."""
+
+    def __init__(self, remotes: Mapping[Key, Remote], record_seconds: float) -> None:
+        self._remotes = remotes
+        self._record_seconds = record_seconds
+        #: Runs whose results are on their way into a journal, and the executors that have the runs.
+        self._recording: dict[int, tuple[Key, asyncio.Future[bool]]] = {}
+        #: Since when (monotonic seconds) results of unknown runs are offered, oldest first.
+        self._offered: dict[int, float] = {}
+
+    async def record(
+        self, apps: Collection[str], results: Sequence[RemoteResult]
+    ) -> tuple[list[RemoteResult], bool]:
+        """End runs of these apps; return the results of unknown runs once the others are recorded.
+
+        Also return whether those all were. Results of runs that have ended are ignored.
+        """
+        unknown = []
+        recorded = []
+        for result in results:
+            if (future := self._record(apps, result)) is not None:
+                recorded.append(future)
+            elif not self._has_ended(apps, result):
+                unknown.append(result)
+        if not recorded:
+            return unknown, True
+        done, pending = await asyncio.wait(recorded, timeout=self._record_seconds)
+        return unknown, not pending and all(each.result() for each in done)
+
+    def is_given_up(self, result: RemoteResult) -> bool:
+        """Whether the result of an unknown run has been offered for so long that nobody has it."""
+        now = time.monotonic()
+        since = self._offered.setdefault(result.run_id, now)
+        if now - since < OFFERED_SECONDS:
+            if len(self._offered) > OFFERED_LIMIT:
+                del self._offered[next(iter(self._offered))]
+            return False
+        log.warning("remote_callback_dropped", run_id=result.run_id, code=result.code)
+        return True
+
+    def forget(self, key: Key) -> None:
+        """Stop waiting for the journal of an executor that has ended."""
+        for run_id in [run_id for run_id, (whose, _) in self._recording.items() if whose == key]:
+            del self._recording[run_id]
+
+    def _record(self, apps: Collection[str], result: RemoteResult) -> "asyncio.Future[bool] | None":
+        """Return whether a result will have been recorded; None if no executor here has its run.
+
+        A result that is repeated before the first is recorded waits for that one: the run has
+        ended, but a crash would bring it back.
+        """
+        under_way = self._recording.get(result.run_id)
+        if under_way is not None and under_way[0][0] in apps:
+            return under_way[1]
+        key = self._holder_of(apps, result.run_id)
+        if key is None:
+            return None
+        loop = asyncio.get_running_loop()
+        recorded: asyncio.Future[bool] = loop.create_future()
+
+        def note() -> None:
+            if not recorded.done():
+                recorded.set_result(True)
+
+        def note_safely() -> None:
+            with contextlib.suppress(RuntimeError):  # the gateway has ended
+                loop.call_soon_threadsafe(note)
+
+        if self._remotes[key].call_back(result, note_safely):
+            self._offered.pop(result.run_id, None)
+            self._recording[result.run_id] = key, recorded
+            recorded.add_done_callback(lambda _: self._recording.pop(result.run_id, None))
+        else:
+            recorded.set_result(False)
+        return recorded
+
+    def _has_ended(self, apps: Collection[str], result: RemoteResult) -> bool:
+        """Whether an executor here had the run, which has ended."""
+        has_ended = any(
+            key[0] in apps and remote.has_ended(result.run_id)
+            for key, remote in self._remotes.items()
+        )
+        if has_ended:
+            log.info("remote_callback_ignored", run_id=result.run_id, code=result.code)
+        return has_ended
+
+    def _holder_of(self, apps: Collection[str], run_id: int) -> Key | None:
+        holders = (
+            key
+            for key, remote in self._remotes.items()
+            if key[0] in apps and remote.has_run(run_id)
+        )
+        return next(holders, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

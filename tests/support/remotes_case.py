@@ -12,8 +12,7 @@ from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.peers import Peers
 from warren.executor.gateway.protocol import RemoteResult
-from warren.executor.gateway.remote_run import RemoteLimits
-from warren.executor.gateway.remote_slots import RemoteSlots
+from warren.executor.gateway.remote_slots import RemoteLimits, RemoteSlots
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity

@@ -10,7 +10,7 @@ from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.peers import Peers, Signatures
-from warren.executor.gateway.remote_run import RemoteLimits
+from warren.executor.gateway.remote_slots import RemoteLimits
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory

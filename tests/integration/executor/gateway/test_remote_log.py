@@ -10,10 +10,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from warren.broker.messages.to_executor import Trigger
-from warren.executor.gateway import remote_log
+from warren.executor.gateway import remote_logs
 from warren.executor.gateway.protocol import Answer, CallFailed
-from warren.executor.gateway.remote_log import RemoteLog
-from warren.executor.gateway.remote_logs import RemoteLogs
+from warren.executor.gateway.remote_logs import RemoteLog, RemoteLogs
 from warren.executor.logs.run_logs import RunLogs
 
 TRIGGER = Trigger(
@@ -224,7 +223,7 @@ def test_log_without_an_end_is_cut(case: Case) -> None:
 
     assert "the log is cut here" in text
     assert len(text) <= 1_000
-    assert len(case.client.asked) < remote_log.CALL_LIMIT
+    assert len(case.client.asked) < remote_logs.CALL_LIMIT
 
 
 def test_fifo_in_a_logs_place_is_an_error_and_not_waited_for(case: Case) -> None:

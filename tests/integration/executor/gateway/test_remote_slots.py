@@ -18,9 +18,13 @@ from warren.broker.reasons.codes import Why
 from warren.executor.gateway.allow_list import AllowList
 from warren.executor.gateway.protocol import Answer, CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_logs import CLOSE_SECONDS
-from warren.executor.gateway.remote_run import RemoteLimits
-from warren.executor.gateway.remote_slots import RemoteSlots
-from warren.executor.gateway.remote_watch import BEAT_SECONDS, NO_JOB, PROOF_BEATS
+from warren.executor.gateway.remote_slots import (
+    BEAT_SECONDS,
+    NO_JOB,
+    PROOF_BEATS,
+    RemoteLimits,
+    RemoteSlots,
+)
 from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents
 

@@ -5,7 +5,7 @@ import pytest
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why
 from warren.executor.gateway.protocol import RemoteResult
-from warren.executor.gateway.remote_run import conclude, lost, unanswered
+from warren.executor.gateway.remote_slots import conclude, lost, unanswered
 from warren.executor.processes.endings import Stop, killed, timed_out
 
 KILL, TIMEOUT = killed(Why.KILL_REQUESTED()), timed_out(5)

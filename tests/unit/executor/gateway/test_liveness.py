@@ -3,7 +3,7 @@
 import pytest
 
 from warren.broker.reasons.codes import Why
-from warren.executor.gateway.remote_watch import Liveness
+from warren.executor.gateway.remote_slots import Liveness
 
 
 class Clock:
