@@ -12,28 +12,400 @@ It detects duplicates, keeps reports until the broker has them, and decides afte
 A run that was RESERVED in time starts without a sync: STARTING survives a crash of this process
 anyway, and after a crash of the host RESERVED counts as STARTING. Of runs HANDED to one job process
 together, those that it began have a begin note instead of a STARTING line.
+
+Run ids are dense (they come in blocks from one counter), so bitmaps of 256 ids hold millions of
+those that are CONFIRMED in a few megabytes; a set would need a hundred bytes each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from enum import Enum, auto
+from itertools import groupby, islice
 
 import structlog
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Called, Finished
+from warren.broker.messages.to_scheduler import Called, Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why, to_json
 from warren.executor.begin_notes import OldNotes
 from warren.executor.errors import JournalFailed
 from warren.executor.fork_server import linux
 from warren.executor.journal import records
-from warren.executor.journal.contents import Contents, OpenRun
 from warren.executor.journal.file import Journal
-from warren.executor.journal.finished_runs import RESULTS_LIMIT
 from warren.executor.journal.records import Final
 
+#: Ids in one bitmap.
+BLOCK_SIZE = 256
+#: The most bitmaps that are kept, about 300 bytes each; beyond that, the oldest are dropped early.
+BLOCK_LIMIT = 100_000
 #: Bytes by which the journal may grow before it is compacted.
 GROWTH_LIMIT = 64_000_000
+
+
+class FinishedIds:
+    """A set of ids that drops old ones. Not thread-safe."""
+
+    def __init__(self, limit: int = BLOCK_LIMIT) -> None:
+        self._limit = limit
+        self._bits: dict[int, int] = {}
+        self._touched_at_ms: dict[int, int] = {}
+
+    def __contains__(self, number: int) -> bool:
+        block, bit = divmod(number, BLOCK_SIZE)
+        return bool(self._bits.get(block, 0) >> bit & 1)
+
+    def __len__(self) -> int:
+        return sum(bits.bit_count() for bits in self._bits.values())
+
+    def add(self, number: int, at_ms: int) -> None:
+        """Add an id that finished at `at_ms`."""
+        block, bit = divmod(number, BLOCK_SIZE)
+        self.add_block(block, 1 << bit, at_ms)
+
+    def add_block(self, block: int, bits: int, at_ms: int) -> None:
+        """Add the ids of a block whose bits are set."""
+        self._bits[block] = self._bits.get(block, 0) | bits
+        self._touched_at_ms[block] = max(at_ms, self._touched_at_ms.get(block, 0))
+
+    def remove(self, number: int) -> None:
+        """Remove an id."""
+        block, bit = divmod(number, BLOCK_SIZE)
+        if number in self:
+            self._bits[block] ^= 1 << bit
+
+    def touched_at_ms(self, number: int) -> int:
+        """Return when an id was last added to this id's block; 0 if none was."""
+        return self._touched_at_ms.get(number // BLOCK_SIZE, 0)
+
+    def blocks(self) -> Iterator[tuple[int, int, int]]:
+        """Yield (block, bits, time of the last addition in ms) of each block."""
+        for block, bits in self._bits.items():
+            yield block, bits, self._touched_at_ms[block]
+
+    def forget_before(self, at_ms: int) -> int:
+        """Drop blocks older than `at_ms`; return the time before which ids may be missing.
+
+        That is 0 if nothing was dropped, and later than `at_ms` if there were too many blocks.
+        """
+        touched = self._touched_at_ms
+        old_blocks = [block for block, then in touched.items() if then < at_ms]
+        horizon = at_ms if old_blocks else 0
+        surplus = len(touched) - len(old_blocks) - self._limit
+        if surplus > 0:
+            oldest = sorted((then, block) for block, then in touched.items() if then >= at_ms)
+            old_blocks += [block for _, block in oldest[:surplus]]
+            horizon = oldest[surplus - 1][0] + 1
+        for block in old_blocks:
+            del self._bits[block], touched[block]
+        return horizon
+
+
+#: How long a run is kept after the broker has its report, in milliseconds.
+MEMORY_MS = 3_600_000
+#: How long a report may take from the broker into the database: a scheduler that is stuck holds it
+#: until the broker gives it to another one.
+SETTLED_MS = 600_000
+#: Bytes of memory for reports, kept in case a scheduler asks for them again.
+RESULTS_LIMIT = 8_000_000
+#: The overhead of a kept line, in bytes: more than a typical line itself, so it has to be counted.
+LINE_COST = 250
+
+
+class FinishedRuns:
+    """Finished runs by id, each with its FINISHED line if that is still kept. Not thread-safe."""
+
+    def __init__(self, results_limit: int = RESULTS_LIMIT) -> None:
+        self._results_limit = results_limit
+        self._results: dict[int, tuple[int, bytes]] = {}
+        self._results_bytes = 0
+        self._ids = FinishedIds()
+
+    def __contains__(self, run_id: int) -> bool:
+        return run_id in self._results or run_id in self._ids
+
+    def line(self, run_id: int) -> bytes:
+        """Return the FINISHED line of a run; b"" if it is not kept."""
+        return self._results.get(run_id, (0, b""))[1]
+
+    def is_settled(self, run_id: int, now_ms: int) -> bool:
+        """Whether a scheduler must have stored the report of a run by now, unless it is lost."""
+        return run_id in self._ids and now_ms - self._ids.touched_at_ms(run_id) >= SETTLED_MS
+
+    def add(self, run_id: int, at_ms: int, line: bytes) -> None:
+        """Add a run, with its FINISHED line, or b"" if that is unknown."""
+        self._ids.add(run_id, at_ms)
+        if run_id in self._results:
+            self._drop(run_id)
+        if line:
+            self._results[run_id] = (at_ms, line)
+            self._results_bytes += len(line) + LINE_COST
+        while self._results_bytes > self._results_limit or self._is_oldest_before(
+            at_ms - MEMORY_MS
+        ):
+            self._drop(next(iter(self._results)))
+
+    def drop(self, run_id: int) -> None:
+        """Forget a run."""
+        self._ids.remove(run_id)
+        if run_id in self._results:
+            self._drop(run_id)
+
+    def ended_before(self, run_id: int, at_ms: int) -> bool:
+        """Whether a run that is known by its id alone ended before this time."""
+        return run_id in self._ids and self._ids.touched_at_ms(run_id) < at_ms
+
+    def add_block(self, block: records.FinishedIdBlock) -> int:
+        """Add the ids of a REMEMBERED line; return the highest."""
+        bits = int(block.bits, 16)
+        self._ids.add_block(block.block, bits, block.at_ms)
+        return block.block * BLOCK_SIZE + bits.bit_length() - 1
+
+    def forget(self, now_ms: int) -> int:
+        """Drop what is older than an hour; return the time before which ids may be missing.
+
+        That is 0 if nothing was dropped.
+        """
+        horizon_ms = now_ms - MEMORY_MS
+        for run_id in [run_id for run_id, (at, _) in self._results.items() if at < horizon_ms]:
+            self._drop(run_id)
+        return self._ids.forget_before(horizon_ms)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the journal lines that restore the finished runs."""
+        for block, bits, at_ms in self._ids.blocks():
+            remembered = records.FinishedIdBlock(block=block, bits=f"{bits:x}", at_ms=at_ms)
+            yield records.to_line(remembered)
+        yield from (line for _, line in self._results.values())
+        for at_ms, group in groupby(self._results.items(), key=lambda item: item[1][0]):
+            run_ids = tuple(run_id for run_id, _ in group)
+            yield records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms))
+
+    def _drop(self, run_id: int) -> None:
+        _, line = self._results.pop(run_id)
+        self._results_bytes -= len(line) + LINE_COST
+
+    def _is_oldest_before(self, horizon_ms: int) -> bool:
+        """Whether the first report is that old; if the clock was set back, some are kept longer."""
+        first = next(iter(self._results), None)
+        return first is not None and self._results[first][0] < horizon_ms
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """A run that a boot accepted. `line` is its FINISHED line; b"" until it has ended.
+
+    `handed` are the runs that were handed over together with it, in the order in which they begin.
+    """
+
+    run_id: int
+    boot_id: str
+    identity: int = 0
+    is_reserved: bool = False
+    handed: tuple[int, ...] = ()
+    starting: records.Starting | None = None
+    line: bytes = b""
+
+    def is_resumable(self, boot_id: str) -> bool:
+        """Whether a process of this boot may continue it."""
+        is_remote = self.starting is not None and self.starting.trigger is not None
+        return is_remote and not self.line and self.boot_id == boot_id
+
+    def verdict(self, now_ms: int, *, is_complete: bool, noted: frozenset[int] | None) -> Final:
+        """Return the report of a run that its executor's process left open.
+
+        `is_complete`: the host has not been down since, so no written line was lost. `noted` are
+        the runs that job processes of its boot began last; None if that is not known.
+        """
+        may_have_begun = self.starting is not None or self._may_have_begun(noted)
+        if not may_have_begun and (is_complete or not self.is_reserved):
+            never = Why.EXECUTOR_ENDED_BEFORE()
+            return NotStarted(
+                run_id=self.run_id,
+                boot_id=self.boot_id,
+                reason=str(never),
+                why=to_json(never),
+                identity=self.identity,
+            )
+        return Finished(
+            run_id=self.run_id,
+            boot_id=self.boot_id,
+            outcome=Outcome.LOST,
+            message=str(Why.EXECUTOR_ENDED()),
+            why=to_json(Why.EXECUTOR_ENDED()),
+            started_at_ms=0 if self.starting is None else self.starting.at_ms,
+            finished_at_ms=now_ms,
+            identity=self.identity,
+        )
+
+    def _may_have_begun(self, noted: frozenset[int] | None) -> bool:
+        """Whether its process may have begun it or a later run of the batch."""
+        if self.run_id not in self.handed:
+            return False
+        return noted is None or not noted.isdisjoint(self.handed[self.handed.index(self.run_id) :])
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the journal lines that restore the run; they belong after its BOOT line."""
+        if self.line:
+            yield self.line
+            return
+        yield records.to_line(records.Accepted(run_id=self.run_id, identity=self.identity))
+        if self.is_reserved:
+            yield records.to_line(records.Reserved(run_ids=(self.run_id,)))
+        if self.handed:
+            yield records.to_line(records.HandedOver(run_ids=self.handed))
+        if self.starting is not None:
+            yield records.to_line(self.starting)
+
+
+#: The most boots that are kept; older ones count as unknown, like another executor's.
+BOOT_LIMIT = 1_000
+
+
+class Contents:
+    """The contents of one journal, in memory.
+
+    Attributes:
+        boots: when each boot began, oldest first.
+        boot_id: the last boot; it accepted what comes next.
+        host_boot: the boot of the host during which that boot began.
+        open_runs: runs whose report the broker does not have yet.
+        calls: the CALLED lines of calls whose report the broker does not have yet.
+        finished: runs whose report the broker has.
+        horizon_ms: the time before which runs may be missing; 0 = none are.
+        highest_id: the highest id of a run that was here; 0 = unknown.
+
+    """
+
+    def __init__(self, results_limit: int = RESULTS_LIMIT) -> None:
+        self.boots: dict[str, int] = {}
+        self.boot_id = ""
+        self.host_boot = ""
+        self.open_runs: dict[int, OpenRun] = {}
+        self.calls: dict[records.CallKey, bytes] = {}
+        self.finished = FinishedRuns(results_limit)
+        self.horizon_ms = 0
+        self.highest_id = 0
+
+    def apply(self, record: records.AnyRecord, line: bytes) -> None:
+        """Add a line of the journal."""
+        if isinstance(record, records.Calling | records.CallsConfirmed):
+            self._apply_call(record, line)
+        else:
+            self._apply_to_run(record, line)
+
+    def _apply_call(self, record: records.Calling | records.CallsConfirmed, line: bytes) -> None:
+        if isinstance(record, records.Calling):
+            self.calls[record.report.run_id, record.report.number] = line
+        else:
+            self.confirm_calls(record.calls)
+
+    def _apply_to_run(self, record: records.AnyRecord, line: bytes) -> None:
+        match record:
+            case records.Boot():
+                self.boots[record.boot_id] = record.at_ms
+                self.boot_id, self.host_boot = record.boot_id, record.host_boot
+            case records.Accepted():
+                self.accept(record.run_id, record.identity)
+            case records.Reserved():
+                self.mark_reserved(record.run_ids)
+            case records.HandedOver():
+                self.mark_handed(record.run_ids)
+            case records.Starting():
+                self.open_run(record.run_id, self.boot_id).starting = record
+            case records.Ended():
+                report = record.report
+                self.open_run(report.run_id, report.boot_id).line = line
+            case records.Confirmed():
+                self.confirm(record.run_ids, record.at_ms)
+            case records.FinishedIdBlock():
+                self.highest_id = max(self.highest_id, self.finished.add_block(record))
+            case records.Horizon():
+                self.horizon_ms = max(self.horizon_ms, record.since_ms)
+
+    def lines(self) -> Iterator[bytes]:
+        """Yield the journal lines that restore these contents."""
+        for boot_id, at_ms in self.boots.items():
+            if boot_id != self.boot_id:
+                yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms))
+        yield from self.boot_lines()
+        yield from self.finished.lines()
+        yield from self.calls.values()
+        for run in self.open_runs.values():
+            yield from run.lines()
+
+    def boot_lines(self) -> Iterator[bytes]:
+        """Yield the lines that restore the last boot and the horizon."""
+        if self.horizon_ms:
+            yield records.to_line(records.Horizon(since_ms=self.horizon_ms))
+        boot_id = self.boot_id
+        if boot_id:
+            at_ms, host_boot = self.boots[boot_id], self.host_boot
+            yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot))
+
+    def begin_boot(self, boot_id: str, host_boot: str, now_ms: int) -> None:
+        """Add a boot, or continue it."""
+        self.boots[boot_id] = self.boots.pop(boot_id, now_ms)
+        self.boot_id, self.host_boot = boot_id, host_boot
+
+    def forget(self, now_ms: int) -> None:
+        """Drop what is no longer needed."""
+        self.horizon_ms = max(self.horizon_ms, self.finished.forget(now_ms))
+        for boot_id in list(islice(self.boots, max(0, len(self.boots) - BOOT_LIMIT))):
+            del self.boots[boot_id]
+
+    def accept(self, run_id: int, identity: int) -> None:
+        """Add a run that this boot accepted; another one with its id is forgotten."""
+        self.highest_id = max(self.highest_id, run_id)
+        known = self.identity_of(run_id)
+        if known is None or (identity and known != identity):
+            self.forget_run(run_id)
+            self.open_runs[run_id] = OpenRun(run_id, self.boot_id, identity)
+
+    def identity_of(self, run_id: int) -> int | None:
+        """Return the identity of a run; 0 if it is not known, None if the run is not."""
+        entry = self.open_runs.get(run_id)
+        line = self.finished.line(run_id) if entry is None else entry.line
+        if line:
+            return records.report_of(line).identity
+        if entry is not None:
+            return entry.identity
+        return 0 if run_id in self.finished else None
+
+    def forget_run(self, run_id: int) -> None:
+        """Forget a run that is another one than that which has its id now."""
+        self.open_runs.pop(run_id, None)
+        self.finished.drop(run_id)
+
+    def open_run(self, run_id: int, boot_id: str) -> OpenRun:
+        """Return an open run; it is added if it is new."""
+        self.highest_id = max(self.highest_id, run_id)
+        return self.open_runs.setdefault(run_id, OpenRun(run_id, boot_id))
+
+    def mark_reserved(self, run_ids: tuple[int, ...]) -> None:
+        """Note that these runs are reserved to start next."""
+        for run_id in run_ids:
+            self.open_run(run_id, self.boot_id).is_reserved = True
+
+    def mark_handed(self, run_ids: tuple[int, ...]) -> None:
+        """Note that one job process may get all of these runs."""
+        for run_id in run_ids:
+            if run_id in self.open_runs:  # others ended before a compaction
+                self.open_runs[run_id].handed = run_ids
+
+    def confirm_calls(self, calls: Iterable[records.CallKey]) -> None:
+        """Note that the broker has the reports of these calls."""
+        for call in calls:
+            self.calls.pop(call, None)
+
+    def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
+        """Note that the broker has the reports of these runs."""
+        for run_id in run_ids:
+            run = self.open_runs.get(run_id)
+            line = run.line if run is not None else b""
+            if line:
+                del self.open_runs[run_id]
+            self.finished.add(run_id, at_ms, line)
 
 
 class Stage(Enum):

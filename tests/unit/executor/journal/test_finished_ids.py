@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.executor.journal.finished_runs import BLOCK_SIZE, FinishedIds
+from warren.executor.journal.run_states import BLOCK_SIZE, FinishedIds
 
 
 @given(st.sets(st.integers(0, 2**53 - 1), max_size=200), st.integers(0, 2**53 - 1))

@@ -20,9 +20,8 @@ from warren.executor.errors import JournalFailed
 from warren.executor.fork_server import linux
 from warren.executor.journal import records
 from warren.executor.journal.file import Journal
-from warren.executor.journal.finished_runs import MEMORY_MS, SETTLED_MS, FinishedRuns
 from warren.executor.journal.records import Final
-from warren.executor.journal.run_states import RunStates, Stage
+from warren.executor.journal.run_states import MEMORY_MS, SETTLED_MS, FinishedRuns, RunStates, Stage
 
 
 def finished(run_id: int, boot_id: str = "boot-1", message: str = "done") -> Finished:
