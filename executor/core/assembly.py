@@ -13,9 +13,8 @@ from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.records import CallKey
 from warren.executor.lanes.active_runs import ActiveRuns
-from warren.executor.lanes.readiness import Readiness
+from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import Reporting
-from warren.executor.messaging.contact import Contact
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter
 from warren.executor.messaging.inbox import Arrival, Inbox
 from warren.executor.messaging.outbox import Outbox

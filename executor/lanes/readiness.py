@@ -1,13 +1,106 @@
-"""Whether runs may be taken and started now, and if not, why not."""
+"""Whether runs may be taken and started now, and if not, why not.
+
+Waiting runs may be started while the broker answers:
+
+    HELD ──10 s without a confirmed heartbeat──> LOST ──confirmed──> ASKING ──all answered──> HELD
+
+While contact is lost, the schedulers may declare this executor dead and give its runs to others. So
+it asks about runs that waited meanwhile before it starts them, and also about those that arrive
+later but were routed before: a frozen executor finds such triggers in its sockets when it resumes.
+"""
+
+from collections.abc import Collection
+from enum import Enum, auto
 
 from warren.broker.messages.to_scheduler import Ailment
 from warren.broker.reasons.codes import Reason, Why
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.messaging.contact import Contact
 from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.processes.interface import SlotPool
+
+#: After this long without a confirmed heartbeat no run is started. Schedulers take at least 15 s to
+#: declare an executor dead.
+CONTACT_SECONDS = 10.0
+#: How often the question is repeated.
+ASK_SECONDS = 2.0
+#: How far the clock of the scheduler that routed a trigger may be off.
+CLOCK_SECONDS = 3.0
+
+
+class _State(Enum):
+    HELD = auto()
+    LOST = auto()
+    ASKING = auto()
+
+
+class Contact:
+    """The state machine above. Times are monotonic seconds. Used from one thread.
+
+    `is_back`: this boot goes on after a silence, so triggers that were routed before are asked
+    about.
+    """
+
+    def __init__(self, now: float, *, is_back: bool = False) -> None:
+        self._confirmed_at = now
+        self._state = _State.HELD
+        self._uncertain: set[int] = set()
+        self._asked_at = now - ASK_SECONDS
+        self._regained_at = now if is_back else float("-inf")
+
+    def is_held(self, now: float) -> bool:
+        """Whether runs may be started now."""
+        if now - self._confirmed_at > CONTACT_SECONDS:
+            self._state = _State.LOST
+        return self._state is _State.HELD
+
+    def confirm(self, sent_at: float, now: float, waiting: Collection[int]) -> None:
+        """Record that the broker took a heartbeat of `sent_at`; `waiting` are runs not started."""
+        was_held = self.is_held(now)
+        self._confirmed_at = max(self._confirmed_at, sent_at)
+        if was_held or now - self._confirmed_at > CONTACT_SECONDS:
+            return
+        if self._state is _State.LOST:
+            self._regained_at = now
+            self._uncertain = set(waiting)
+            self._state = _State.ASKING if waiting else _State.HELD
+            self._asked_at = now - ASK_SECONDS
+
+    def arrive(self, run_id: int, routed_at: float, now: float) -> None:
+        """Record a new run, to be asked about if it was routed before contact was regained."""
+        if routed_at > self._regained_at + CLOCK_SECONDS or not self._has_answered(now):
+            return
+        self._uncertain.add(run_id)
+        self._state = _State.ASKING
+        self._asked_at = now - ASK_SECONDS
+
+    def question(self, now: float) -> tuple[int, ...]:
+        """Return the runs to ask about now; empty if there are none or it is too early."""
+        if self._state is not _State.ASKING or now - self._asked_at < ASK_SECONDS:
+            return ()
+        self._asked_at = now
+        return tuple(sorted(self._uncertain))
+
+    def answer(self, asked: Collection[int]) -> set[int]:
+        """Record the answer for these runs; return those that this executor had asked about."""
+        answered = self._uncertain.intersection(asked)
+        self._forget(answered)
+        return answered
+
+    def forget(self, run_id: int) -> None:
+        """Do not ask about this run: it ended while it waited."""
+        self._forget({run_id})
+
+    def _has_answered(self, now: float) -> bool:
+        """Whether the broker answers; while it does not, all waiting runs will be asked about."""
+        self.is_held(now)
+        return self._state is not _State.LOST
+
+    def _forget(self, run_ids: set[int]) -> None:
+        self._uncertain -= run_ids
+        if self._state is _State.ASKING and not self._uncertain:
+            self._state = _State.HELD
 
 
 class Readiness:

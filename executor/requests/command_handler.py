@@ -21,7 +21,7 @@ from warren.broker.messages.values import Message
 from warren.broker.reasons.codes import from_json
 from warren.executor.boot_context import BootContext
 from warren.executor.lanes.active_runs import ActiveRuns
-from warren.executor.messaging.contact import Contact
+from warren.executor.lanes.readiness import Contact
 from warren.executor.requests.awaited_calls import AwaitedCalls
 from warren.executor.requests.intake import EarlyKills, Intake
 from warren.executor.requests.query_responder import QueryResponder

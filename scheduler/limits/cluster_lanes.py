@@ -1,6 +1,6 @@
 """Whether a run of a job whose scope is the cluster may start beside its other runs. Pure.
 
-It decides as an executor's `warren.executor.lanes.admission` does, but about all executors. Runs
+It decides as an executor's `warren.executor.lanes.lanes` does, but about all executors. Runs
 that wait stay PLANNED, in the order of their due times.
 """
 

@@ -10,7 +10,7 @@ from tests.support.eventually import eventually
 from warren.broker.messages.to_executor import IdleBeat, Kill, StillOpen
 from warren.broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, WhichOpen
 from warren.executor.journal.records import Confirmed, Ended
-from warren.executor.messaging.contact import CONTACT_SECONDS
+from warren.executor.lanes.readiness import CONTACT_SECONDS
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from warren.broker.messages.to_executor import IdleBeat
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.executor.journal.records import Reserved, Starting
-from warren.executor.lanes import reservations
+from warren.executor.lanes import active_runs
 
 FEW = 20
 
@@ -142,7 +142,7 @@ def test_no_more_runs_are_reserved_than_the_limit(unbooted: AgentCase) -> None:
 def test_lane_of_one_job_keeps_its_order_through_its_reservations(case: AgentCase) -> None:
     for run_id in range(1, FEW + 1):
         case.desk.send_trigger(run_id, job_id=1, param="hold")
-    eventually(lambda: len(reserved(case)) >= reservations.RESERVED_DEPTH)
+    eventually(lambda: len(reserved(case)) >= active_runs.RESERVED_DEPTH)
 
     for run_id in range(1, FEW + 1):
         eventually(lambda number=run_id: number in case.slots.running)  # type: ignore[misc]

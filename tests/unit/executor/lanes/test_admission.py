@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from warren.broker.messages.values import Block
 from warren.broker.reasons.codes import Why
-from warren.executor.lanes.admission import (
+from warren.executor.lanes.lanes import (
     Age,
     Cover,
     Decision,

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import HIGH, LOW, NORMAL, Block
 from warren.broker.turns import ONCE_IN
-from warren.executor.lanes.admission import Cover, Refuse, Start, Wait
-from warren.executor.lanes.lanes import Lanes
+from warren.executor.lanes.lanes import Cover, Lanes, Refuse, Start, Wait
 
 LANE_LIMIT = 1_000
 

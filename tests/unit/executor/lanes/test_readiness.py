@@ -1,4 +1,4 @@
-from warren.executor.messaging.contact import ASK_SECONDS, CLOCK_SECONDS, CONTACT_SECONDS, Contact
+from warren.executor.lanes.readiness import ASK_SECONDS, CLOCK_SECONDS, CONTACT_SECONDS, Contact
 
 T = 100.0
 LATE = T + CONTACT_SECONDS + 0.1
