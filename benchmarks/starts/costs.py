@@ -16,9 +16,9 @@ from pathlib import Path
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.values import ProcessUse
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
+from warren.executor.run_logs import RunLogs
 
 #: How many times the two take turns.
 ROUNDS = 5

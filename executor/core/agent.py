@@ -27,10 +27,10 @@ from warren.executor.core.core import Core
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory
+from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import LifeSigns, StateFolder
 
 #: How often a step checks whether it is done.

@@ -22,7 +22,7 @@ from warren.executor.disk import open_regular
 from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import BadRequest, CallFailed
 from warren.executor.gateway.remote_client import RemoteClient
-from warren.executor.logs.run_logs import RunLogs
+from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import StateFolder
 
 #: Shortest time between two copies of the same log, and the most calls of one copy.

@@ -28,7 +28,7 @@ from warren.executor.gateway.remote_logs import (
     remembered,
 )
 from warren.executor.gateway.remote_slots import REGISTERED_SECONDS, RemoteLimits, RemoteSlots
-from warren.executor.logs.run_logs import RunLogs
+from warren.executor.run_logs import RunLogs
 
 #: How long a callback may wait for the journal.
 RECORD_SECONDS = 5.0

@@ -10,10 +10,10 @@ from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Why, from_json, to_json
 from warren.executor.fork_server import frames, linux
 from warren.executor.handlers.outcomes import cut
-from warren.executor.logs.log_limiter import FinishedLog, LogLimiter
 from warren.executor.processes.endings import Exit, conclude
 from warren.executor.processes.job_process import JobProcess, SlotRun
 from warren.executor.processes.script_files import Scripts
+from warren.executor.run_logs import FinishedLog, LogLimiter
 
 
 class RunEnds:

@@ -26,9 +26,6 @@ from warren.executor.errors import ScriptRefused
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.termination import end_marked
 from warren.executor.handlers.hooks import JobCode
-from warren.executor.logs.line_times import LineTimes
-from warren.executor.logs.log_limiter import LogLimiter
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.endings import cut_off, killed
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions, SlotPool
 from warren.executor.processes.job_process import SlotRun
@@ -36,6 +33,7 @@ from warren.executor.processes.run_ends import RunEnds
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.slot_runs import SlotRuns
 from warren.executor.processes.supervisor import ForkServerSupervisor
+from warren.executor.run_logs import LineTimes, LogLimiter, RunLogs
 
 #: Seconds between two checks of log sizes and idle processes.
 SWEEP_SECONDS = 0.5

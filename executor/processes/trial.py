@@ -17,9 +17,9 @@ from warren.broker.messages.values import CallEnd, Outcome
 from warren.broker.reasons.codes import Why
 from warren.executor.disk import open_regular
 from warren.executor.fork_server.frames import Await, Call
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
+from warren.executor.run_logs import RunLogs
 
 #: Seconds between two reads of the run's output.
 _POLL_SECONDS = 0.05

@@ -18,10 +18,10 @@ from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.journal.file import Journal
 from warren.executor.journal.records import AnyRecord, from_line
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotsFactory
+from warren.executor.run_logs import RunLogs
 
 
 class AgentCase:

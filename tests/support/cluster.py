@@ -23,10 +23,10 @@ from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
+from warren.executor.run_logs import RunLogs
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.options import NodeOptions

@@ -19,10 +19,10 @@ from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import CallEnd, Progress
 from warren.executor.fork_server.frames import Call
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_life import Event
+from warren.executor.run_logs import RunLogs
 
 T = TypeVar("T")
 

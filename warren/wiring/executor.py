@@ -13,10 +13,10 @@ from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.disk import Reserve
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
+from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import StateFolder
 from warren.scheduler.rounds.loop import Loop
 from warren.settings.settings import Settings

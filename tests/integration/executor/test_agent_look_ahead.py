@@ -16,9 +16,9 @@ from warren.broker.messages.values import Block, Outcome
 from warren.executor import begin_notes
 from warren.executor.boot_context import Limits
 from warren.executor.journal.records import HandedOver
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
+from warren.executor.run_logs import RunLogs
 
 SOURCE = """
 import os, time

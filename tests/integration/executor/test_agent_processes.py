@@ -14,9 +14,9 @@ from warren.broker.messages.values import Outcome
 from warren.executor.boot_context import Limits
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.handler_registry import HandlersError
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
+from warren.executor.run_logs import RunLogs
 
 SOURCE = """
 import time

@@ -9,8 +9,8 @@ import pytest
 from tests.support.slot_harness import DAY, SlotHarness
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Outcome, ScriptLanguage
-from warren.executor.logs.line_times import notes_path
 from warren.executor.processes.slots import SWEEP_SECONDS
+from warren.executor.run_logs import notes_path
 
 SOURCE = r"""
 import os

@@ -13,7 +13,7 @@ from warren.broker.messages.to_executor import Trigger
 from warren.executor.gateway import remote_logs
 from warren.executor.gateway.protocol import Answer, CallFailed
 from warren.executor.gateway.remote_logs import RemoteLog, RemoteLogs
-from warren.executor.logs.run_logs import RunLogs
+from warren.executor.run_logs import RunLogs
 
 TRIGGER = Trigger(
     run_id=7, job_id=1, boot_id="b", kind="CRON", handler="h", scheduled_at_ms=0, routed_at_ms=5

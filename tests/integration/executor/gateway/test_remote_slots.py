@@ -25,8 +25,8 @@ from warren.executor.gateway.remote_slots import (
     RemoteLimits,
     RemoteSlots,
 )
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotEvents
+from warren.executor.run_logs import RunLogs
 
 URL = AllowList.parse("jobs").check("http://jobs:9999")
 LIMITS = RemoteLimits(

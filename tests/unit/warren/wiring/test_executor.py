@@ -9,8 +9,8 @@ import pytest
 from warren.errors import SettingsError
 from warren.executor.disk import Space
 from warren.executor.fork_server.confinement import JobLimits
-from warren.executor.logs.run_logs import RunLogs
 from warren.executor.processes.interface import SlotOptions
+from warren.executor.run_logs import RunLogs
 from warren.settings.settings import Settings
 from warren.wiring.executor import count_spares, make_confinement, make_run_logs, make_slots
 from warren.wiring.processes import Signals

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.logs.run_logs import RunLogs, find
+from warren.executor.run_logs import RunLogs, find
 
 DAY = "1970-01-01"
 

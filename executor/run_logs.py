@@ -2,6 +2,15 @@
 
 A run that printed nothing has no file. Job processes write the files (see `output`); this module
 finds them, reads and searches them a piece at a time, cuts them and deletes old ones.
+
+When lines were written is noted beside a log in `<run id>.times`, to half a second. The log itself
+stays as its job writes it. Each line of the notes is `size milliseconds`: the log's size at that
+time. What was written after the last note is as old as the log's last change. A log without notes
+is that of a shorter run, or of an executor that takes no notes.
+
+Running jobs' logs are limited to the size cap, and kept out of the disk's reserve. Output of print
+stops by itself (see `output`), but output of the programs that a job starts does not, so logs that
+have grown too long are cut here.
 """
 
 import contextlib
@@ -11,6 +20,8 @@ import os
 import re
 import shutil
 import sys
+from bisect import bisect_right
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
@@ -18,13 +29,110 @@ from pathlib import Path
 
 from warren.broker.messages.to_scheduler import FOUND_LIMIT
 from warren.broker.messages.values import LOG_TAIL_BYTES
-from warren.executor.disk import DEFAULT_RESERVE, Reserve, Space, misplaced, open_regular, space_of
-from warren.executor.logs import line_times
-from warren.executor.logs.line_times import TimeChanges
+from warren.broker.reasons.codes import Why, Words
+from warren.executor.disk import (
+    DEFAULT_RESERVE,
+    Reserve,
+    Space,
+    misplaced,
+    open_regular,
+    space_of,
+    stop_mark,
+)
 
+#: The most bytes of notes beside a log: about six hours of a job that prints all the time.
+NOTES_BYTES = 1_000_000
+_APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+#: The last line of notes that are as long as they may be.
+_FULL = b"full\n"
+#: Pairs of a line and the time of that line and those after it, in epoch milliseconds.
+TimeChanges = tuple[tuple[int, int], ...]
 #: How many bytes one search reads at most.
 SEARCH_BYTES = 8_000_000
 _PIECE_BYTES = 65_536
+
+
+class LineTimes:
+    """Takes notes of when logs grow. Used from one thread.
+
+    Args:
+        size_of: gives the size of a log.
+        now_ms: the host's clock.
+        notes_bytes: about how long the notes of one log may become.
+
+    """
+
+    def __init__(
+        self,
+        size_of: Callable[[str], int],
+        now_ms: Callable[[], int],
+        notes_bytes: int = NOTES_BYTES,
+    ) -> None:
+        self._size_of = size_of
+        self._now_ms = now_ms
+        self._notes_bytes = notes_bytes
+        self._sizes: dict[str, int] = {}
+
+    def look(self, paths: Collection[str]) -> None:
+        """Note which logs have grown since the last call; `paths` are all logs of running jobs."""
+        sizes = {path: self._size_of(path) for path in paths}
+        for path, size in sizes.items():
+            if size > self._sizes.get(path, 0):
+                self._note(path, size)
+        self._sizes = sizes
+
+    def _note(self, path: str, size: int) -> None:
+        line = b"%d %d\n" % (size, self._now_ms())
+        try:
+            notes = open_regular(notes_path(path), _APPENDING)
+            try:
+                room = self._notes_bytes - os.fstat(notes).st_size
+                if room > 0:
+                    os.write(notes, line if room > len(line) else line + _FULL)
+            finally:
+                os.close(notes)
+        except OSError:
+            return  # a log without times is still a log
+
+
+def notes_path(path: str) -> str:
+    """Return where the notes about a log are."""
+    return f"{path.removesuffix('.log')}.times"
+
+
+def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: int) -> TimeChanges:
+    """Return when the lines at these offsets of a log were written: a pair wherever that changes.
+
+    A time of 0 = not known.
+    """
+    sizes, instants, is_full = _read(path)
+    after_the_notes = last_change_ms if sizes and not is_full else 0
+    times: list[tuple[int, int]] = []
+    for line, offset in enumerate(offsets, from_line):
+        at = bisect_right(sizes, offset)
+        at_ms = instants[at] if at < len(instants) else after_the_notes
+        if not times or times[-1][1] != at_ms:
+            times.append((line, at_ms))
+    return tuple(times)
+
+
+def _read(path: str) -> tuple[list[int], list[int], bool]:
+    """Return the sizes in rising order, their instants, and whether the notes became full."""
+    try:
+        with open(notes_path(path), "rb", opener=open_regular) as file:
+            text = file.read(NOTES_BYTES + 100)
+    except OSError:
+        return [], [], False
+    sizes: list[int] = []
+    instants: list[int] = []
+    for line in text.splitlines():
+        size, _, at_ms = line.partition(b" ")
+        is_number = size.isdigit() and at_ms.isdigit() and len(line) < 40  # noqa: PLR2004 - digits
+        # A log that was cut may have grown back to an earlier size.
+        if is_number and (not sizes or int(size) > sizes[-1]):
+            sizes.append(int(size))
+            instants.append(int(at_ms))
+    return sizes, instants, text.endswith(_FULL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +180,6 @@ def find(
 
 #: The most bytes of text in an answer, and in a line; longer lines are cut and marked.
 CHUNK_BYTES, LINE_BYTES = 256_000, 16_000
-
 _LINE_MARK = " … [line cut]"
 _READ_BYTES = 65_536
 
@@ -163,7 +270,7 @@ def take(file: io.BufferedReader, path: str, from_line: int, limit: int, *, grow
         to_line=from_line + len(taken) - 1,
         text="\n".join(taken),
         is_end=not file.peek(1),
-        times=line_times.changes(path, offsets, from_line, last_change_ms),
+        times=changes(path, offsets, from_line, last_change_ms),
     )
 
 
@@ -184,7 +291,6 @@ def _as_text(line: bytes) -> str:
 
 #: The most bytes of a run's log.
 CAP_BYTES = 50_000_000
-
 _CAP_MARK = "\n… [the log is cut here: over {:,} bytes]\n"
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
@@ -247,7 +353,7 @@ class RunLogs:
         if os.access(path, os.F_OK):
             with contextlib.suppress(OSError):
                 os.rename(path, f"{path}.of-another")  # noqa: PTH104 - see path_of
-                os.unlink(line_times.notes_path(path))  # noqa: PTH108 - see path_of
+                os.unlink(notes_path(path))  # noqa: PTH108 - see path_of
 
     def cut_to_cap(self, path: str) -> bool:
         """Cut a log that has grown beyond the cap; return whether it was cut."""
@@ -374,3 +480,79 @@ def _nothing(from_line: int, *, missing: bool = False) -> Lines:
 
 def _open(path: str) -> io.BufferedReader:
     return open(path, "rb", opener=open_regular)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedLog:
+    """The end of a finished log as text, and why something is missing from it, if that is known."""
+
+    tail: str
+    error: Words = ""
+
+
+class LogLimiter:
+    """Limits the logs of running jobs, by path. Used from one thread."""
+
+    def __init__(self, run_logs: RunLogs) -> None:
+        self._run_logs = run_logs
+        #: Each log's size when the reserve was last intact.
+        self._sizes: dict[str, int] = {}
+        #: The size limits of logs that have been stopped.
+        self._limits: dict[str, int] = {}
+        self.reserve_bytes = run_logs.reserve_bytes
+
+    def enforce(self, paths: Collection[str]) -> None:
+        """Cut the logs that are too long; `paths` are all logs of running jobs."""
+        self.reserve_bytes = self._run_logs.reserve_bytes  # the folder may be mounted late
+        sizes = self._enforce(paths)
+        if sizes is not None:
+            self._sizes = sizes
+        for path in self._limits.keys() - set(paths):
+            del self._limits[path]
+
+    def needs_cut(self, path: str, size: int) -> bool:
+        """Whether a log may be too long, given the size that its run reported."""
+        if size > self._run_logs.cap_bytes or path in self._limits:
+            return True
+        return size > LOG_TAIL_BYTES and self._run_logs.shortfall() > 0
+
+    def check(self, path: str, tail: str) -> FinishedLog:
+        """Return a finished log that needs no cut and whose tail is known."""
+        fault = self._run_logs.fault(path)
+        return FinishedLog(tail, Why.LOG_MISSING(fault=fault) if fault else "")
+
+    def close(self, path: str) -> FinishedLog:
+        """Return a finished log; cut it if it is too long, drop it if empty."""
+        tail = self._run_logs.tail(path)  # before the cut: it is what the run wrote last
+        self._enforce([path])
+        is_stopped = self._limits.pop(path, None) is not None
+        self._sizes.pop(path, None)
+        finished = self.check(path, tail)
+        if is_stopped and not finished.error:
+            return FinishedLog(tail, Why.LOG_INCOMPLETE(why=Why.DISK_NEARLY_FULL()))
+        if not tail and not finished.error:
+            self._run_logs.drop_if_empty(path)
+        return finished
+
+    def _enforce(self, paths: Collection[str]) -> dict[str, int] | None:
+        """Cut these logs; return their sizes if the reserve is intact."""
+        sizes = {path: self._run_logs.size(path) for path in paths}
+        shortfall = self._run_logs.shortfall()
+        if shortfall:
+            self._stop(sizes, shortfall)
+        for path, size in sizes.items():
+            limit = self._limits.get(path)
+            if limit is not None and size > limit:
+                self._run_logs.cut(path, limit, stop_mark(self.reserve_bytes))
+            elif size > self._run_logs.cap_bytes:
+                self._run_logs.cut_to_cap(path)
+        return None if shortfall else sizes
+
+    def _stop(self, sizes: dict[str, int], shortfall: int) -> None:
+        """Stop the logs that grew most, until the shortfall is made up for."""
+        grown = {path: size - self._sizes.get(path, 0) for path, size in sizes.items()}
+        for path in sorted(grown, key=grown.__getitem__, reverse=True):
+            surplus = min(shortfall, grown[path])
+            if surplus > 0 and path not in self._limits and sizes[path] > LOG_TAIL_BYTES:
+                self._limits[path] = max(LOG_TAIL_BYTES, sizes[path] - surplus)
+            shortfall -= max(0, surplus)

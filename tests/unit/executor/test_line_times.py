@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.logs.line_times import LineTimes, notes_path
-from warren.executor.logs.run_logs import RunLogs
+from warren.executor.run_logs import LineTimes, RunLogs, notes_path
 
 DAY = "1970-01-01"
 
