@@ -16,11 +16,10 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.executor.container import Host
 from warren.executor.fork_server import frames
 from warren.executor.processes.endings import Exit, Stop, channel_misused, timed_out
-from warren.executor.processes.idle_limits import IdleLimit
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions
 from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.look_ahead import LookAhead
-from warren.executor.processes.pool import Pool
+from warren.executor.processes.pool import IdleLimit, Pool
 from warren.executor.processes.run_ends import RunEnds
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SLOT_LIFE, Event, InSlot, SlotEvent
