@@ -17,8 +17,7 @@ from warren.executor.container import Host
 from warren.executor.fork_server.zygote import PROCESS_LIMIT
 from warren.executor.processes.endings import Exit
 from warren.executor.processes.interface import Owner, SlotOptions
-from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
-from warren.executor.processes.look_ahead import LookAhead
+from warren.executor.processes.job_process import JobProcess, LookAhead, ProcessEvents, SlotRun
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotEvent
 

@@ -17,8 +17,7 @@ from warren.executor.container import Host
 from warren.executor.fork_server import frames
 from warren.executor.processes.endings import Exit, Stop, channel_misused, timed_out
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions
-from warren.executor.processes.job_process import JobProcess, ProcessEvents, SlotRun
-from warren.executor.processes.look_ahead import LookAhead
+from warren.executor.processes.job_process import JobProcess, LookAhead, ProcessEvents, SlotRun
 from warren.executor.processes.pool import IdleLimit, Pool
 from warren.executor.processes.run_ends import RunEnds
 from warren.executor.processes.supervisor import ForkServerSupervisor

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from warren.executor.begin_notes import Batch, BeginNote
-from warren.executor.processes.look_ahead import LookAhead
+from warren.executor.processes.job_process import LookAhead
 
 
 def handed(folder: Path, *run_ids: int) -> tuple[Batch, BeginNote]:
