@@ -21,10 +21,8 @@ from warren.executor.messaging.outbox import Outbox
 from warren.executor.messaging.reports import ProgressReports
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
-from warren.executor.requests.awaited_calls import AwaitedCalls
-from warren.executor.requests.command_handler import CommandHandler
+from warren.executor.requests.command_handler import AwaitedCalls, CommandHandler, QueryResponder
 from warren.executor.requests.intake import EarlyKills, Intake
-from warren.executor.requests.query_responder import QueryResponder
 from warren.executor.run_life import Event
 
 #: The most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
