@@ -7,7 +7,7 @@
 
 `LIFE` is what every run goes through; `lanes/active_runs.py` keeps its state and does what the
 table says. While it is RUNNING or STOPPING there, it has a slot. What it goes through in a slot of
-job processes is `SLOT_LIFE`, kept by `processes/slot_runs.py`:
+job processes is `SLOT_LIFE`, kept by `processes/slots.py`:
 
     QUEUED ──process──> RUNNING ──answered, process is clean──────────> GONE
                         ^    ├──answered, process ends──> ANSWERED ──exited──^

@@ -46,13 +46,13 @@ from warren.executor.requests.intake import EarlyKills, Intake
 
 #: Seconds between two questions about a call, at first and at most, and for which one is valid.
 SHORTEST_ASK, LONGEST_ASK = 0.1, 2.0
-_VALID_SECONDS = 10.0
+QUESTION_SECONDS = 10.0
 #: The most calls that are remembered: of others, an answer or the last question is forgotten.
 REMEMBERED = 1_000
 #: The queues that answers may be sent to: only those that carry nothing but answers.
 REPLY_TO_PATTERN = re.compile(rf"answer\.{ADDRESS_PATTERN}")
 #: How long an answer is valid.
-VALID_SECONDS = 30.0
+ANSWER_SECONDS = 30.0
 #: Most lines in one answer, whatever the question says.
 LINE_LIMIT = 10_000
 #: Characters that take six bytes in JSON.
@@ -101,7 +101,7 @@ class AwaitedCalls:
         who = self._sender.identity
         name = CallName(run_id=call.run_id, identity=identity, number=call.number, job=call.job)
         question = WhichEnded(app=who.app, address=who.address, boot_id=who.boot_id, call=name)
-        self._sender.send(question, valid_seconds=_VALID_SECONDS)
+        self._sender.send(question, valid_seconds=QUESTION_SECONDS)
 
 
 class QueryResponder:
@@ -133,7 +133,7 @@ class QueryResponder:
         if REPLY_TO_PATTERN.fullmatch(reply_to) is None:
             self._log.warning("answer_withheld", reply_to=reply_to[:200])
             return
-        self._sender.send(answer, key=reply_to, valid_seconds=VALID_SECONDS)
+        self._sender.send(answer, key=reply_to, valid_seconds=ANSWER_SECONDS)
 
     def beat(self, question: Beat) -> None:
         """Answer that this boot is alive."""
