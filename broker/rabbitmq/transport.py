@@ -6,7 +6,7 @@ import time
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
 import structlog
@@ -342,16 +342,6 @@ class Tag(NamedTuple):
     number: int
 
 
-class Sink(Protocol):
-    """Where a subscription's deliveries go."""
-
-    def put(self, delivery: Delivery) -> None:
-        """Add a delivery."""
-
-    def drop(self, subscription: "Subscription") -> None:
-        """Forget deliveries of a lost channel; the broker will send them again."""
-
-
 class Subscription:
     """Consumes one queue while there is a connection, declaring it first if it is a Queue.
 
@@ -362,14 +352,14 @@ class Subscription:
         self,
         want: str | Queue,
         prefetch: int,
-        sink: Sink,
+        consumer: "AmqpConsumer",
         call_later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         self._want = want
         self.queue = want if isinstance(want, str) else want.name
         self.is_active = False
         self._prefetch = prefetch
-        self._sink = sink
+        self._consumer = consumer
         self._call_later = call_later
         self._epoch = 0
         self._connection: Any = None
@@ -411,7 +401,7 @@ class Subscription:
         self._channel = None
         self.is_active = False
         self._outstanding.clear()
-        self._sink.drop(self)
+        self._consumer.drop(self)
 
     def settle(self, epoch: int, acked: Sequence[int], rejected: Sequence[int]) -> None:
         """Ack and reject deliveries; as many of the oldest as possible in a single ack."""
@@ -466,7 +456,7 @@ class Subscription:
     def _on_message(self, _channel: Any, method: Any, properties: Any, body: bytes) -> None:
         number = method.delivery_tag
         self._outstanding[number] = None
-        self._sink.put(
+        self._consumer.put(
             Delivery(
                 queue=self.queue,
                 routing_key=str(method.routing_key),

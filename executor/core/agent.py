@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 
@@ -37,47 +37,12 @@ from warren.executor.state_folder import LifeSigns, StateFolder
 POLL_SECONDS = 0.02
 
 
-class ShutdownTarget(Protocol):
-    """What can be shut down; `warren.executor.core.core.Core` implements it."""
-
-    @property
-    def is_working(self) -> bool:
-        """Whether a run is running."""
-
-    @property
-    def has_untaken(self) -> bool:
-        """Whether triggers may have arrived that nobody has looked at."""
-
-    @property
-    def has_unconfirmed(self) -> bool:
-        """Whether reports are still unconfirmed by the broker."""
-
-    @property
-    def has_processes(self) -> bool:
-        """Whether processes that were asked to exit are still there."""
-
-    def begin_draining(self) -> None:
-        """Take no more runs, and return those that wait."""
-
-    def stop_runs(self) -> None:
-        """End every running run."""
-
-    def finish_taking(self) -> None:
-        """Stop deliveries, and return the triggers that have arrived."""
-
-    def stop_taking(self) -> None:
-        """Leave the run queue and end the job processes."""
-
-    def close(self) -> None:
-        """Say goodbye and close everything."""
-
-
 class Shutdown:
     """Runs the steps on the core's loop, then calls `on_over`."""
 
     def __init__(
         self,
-        target: ShutdownTarget,
+        target: Core,
         loop: asyncio.AbstractEventLoop,
         limits: Limits,
         *,

@@ -13,7 +13,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
@@ -79,48 +79,6 @@ GOODBYE_SECONDS = 60.0
 GOODBYE_CONFIRM_SECONDS = 2.0
 
 
-class Hooks(Protocol):
-    """The events that roles report to the core; `warren.executor.core.core.Core` handles them."""
-
-    def post(self, call: Callable[..., None], *values: Any) -> None:
-        """Call something on the core's thread; thread-safe."""
-
-    def run_moved(self, run_id: int, event: Event) -> None:
-        """Handle a slot's event about a run."""
-
-    def run_progressed(self, run_id: int, progress: Progress) -> None:
-        """Handle a job process's report on the progress of its run."""
-
-    def run_called(self, call: Call, then: Callable[[], None]) -> None:
-        """Keep what a run asks for."""
-
-    def run_awaits(self, call: Await) -> CallEnd | None:
-        """Return how the run of a call has ended; None = nobody has told yet."""
-
-    def run_finished(
-        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
-    ) -> None:
-        """Handle the end of a run."""
-
-    def slots_ready(self) -> None:
-        """Handle slots that are free again."""
-
-    def journal_changed(self, is_failing: bool) -> None:
-        """Handle a journal that cannot be written, or can again."""
-
-    def reports_confirmed(self, run_ids: tuple[int, ...]) -> None:
-        """Handle the broker's confirm of these runs' reports."""
-
-    def calls_confirmed(self, calls: tuple[CallKey, ...]) -> None:
-        """Handle the broker's confirm of these calls' reports."""
-
-    def heard(self, sent_at: float) -> None:
-        """Handle the broker's answer to a heartbeat."""
-
-    def compose_heartbeat(self) -> Heartbeat:
-        """Return the current heartbeat; called from the heartbeat thread."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roles:
     """The roles of one boot."""
@@ -143,7 +101,7 @@ class Roles:
     awaited: AwaitedCalls
 
 
-def assemble(context: BootContext, hooks: Hooks) -> Roles:
+def assemble(context: BootContext, core: "Core") -> Roles:
     """Build the roles of one boot, with open slots; raises if the handlers cannot be loaded.
 
     It is long because it is a list: each role once, with everything it depends on.
@@ -151,13 +109,13 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
     slots = context.make_slots(
         loop=context.loop,
         events=SlotEvents(
-            partial(hooks.run_moved, event=Event.STARTED),
-            hooks.run_finished,
-            hooks.slots_ready,
-            hooks.run_moved,
-            hooks.run_progressed,
-            hooks.run_called,
-            hooks.run_awaits,
+            partial(core.run_moved, event=Event.STARTED),
+            core.run_finished,
+            core.slots_ready,
+            core.run_moved,
+            core.run_progressed,
+            core.run_called,
+            core.run_awaits,
         ),
         script_folder=context.script_folder,
         notes_folder=context.notes_folder,
@@ -170,16 +128,16 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         context.loop,
         context.run_states,
         context.log,
-        hooks.journal_changed,
+        core.journal_changed,
         context.limits.commit_pace,
     )
     publisher = context.transport.publisher(f"{address} callbacks")
     sender = Sender(context.identity, context.sealer, publisher)
     outbox = Outbox(
         sender,
-        partial(hooks.post, hooks.reports_confirmed),
+        partial(core.post, core.reports_confirmed),
         context.log,
-        on_calls_confirmed=partial(hooks.post, hooks.calls_confirmed),
+        on_calls_confirmed=partial(core.post, core.calls_confirmed),
     )
     readiness = Readiness(contact, commits, outbox, context.disks, clock, slots=slots)
     reporting = Reporting(context, commits, outbox)
@@ -233,7 +191,7 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
         intake=intake,
         commands=commands,
         load=load,
-        heartbeats=_make_heartbeats(context, hooks),
+        heartbeats=_make_heartbeats(context, core),
         progress=ProgressReports(sender, clock.monotonic),
         reporting=reporting,
         awaited=awaited,
@@ -241,13 +199,13 @@ def assemble(context: BootContext, hooks: Hooks) -> Roles:
 
 
 def make_inbox(
-    context: BootContext, hooks: Hooks, queue: str, expect: Any, receive: Callable[..., None]
+    context: BootContext, core: "Core", queue: str, expect: Any, receive: Callable[..., None]
 ) -> Inbox:
     """Return an inbox for one queue; `receive` gets each batch on the core's thread."""
     address = context.identity.address
     name = "triggers" if queue.startswith("warren.run.") else "commands"
     consumer = context.transport.consumer(f"{address} {name}", [queue], prefetch=PREFETCH)
-    post: Callable[[list[Arrival]], None] = partial(hooks.post, receive)
+    post: Callable[[list[Arrival]], None] = partial(core.post, receive)
     return Inbox(
         name,
         consumer,
@@ -259,12 +217,12 @@ def make_inbox(
     )
 
 
-def _make_heartbeats(context: BootContext, hooks: Hooks) -> HeartbeatThread:
+def _make_heartbeats(context: BootContext, core: "Core") -> HeartbeatThread:
     publisher = context.transport.publisher(f"{context.identity.address} heartbeats")
     return HeartbeatThread(
         Sender(context.identity, context.sealer, publisher),
-        hooks.compose_heartbeat,
-        partial(hooks.post, hooks.heard),
+        core.compose_heartbeat,
+        partial(core.post, core.heard),
         context.clock,
         context.log,
         beat_seconds=context.limits.beat_seconds,
