@@ -72,7 +72,7 @@ class Event(Enum):
 
 
 class Do(Enum):
-    """What `ActiveRuns` does about it, in the method of this name."""
+    """What `ActiveRuns` does about it."""
 
     STOP_WAITING = auto()
     RECORD_START = auto()
@@ -195,7 +195,7 @@ class SlotEvent(Enum):
 
 
 class InSlot(Enum):
-    """What `SlotRuns` does about it, in the method of this name."""
+    """What `SlotRuns` does about it."""
 
     START_TIMER = auto()
     REPORT_STARTED = auto()

@@ -147,7 +147,25 @@ class ActiveRuns:
         #: Whether running runs are left to the next process.
         self.is_leaving = False
         self._effects: dict[Do, Callable[[ActiveRun], None]] = {
-            effect: getattr(self, f"_{effect.name.lower()}") for effect in Do
+            Do.STOP_WAITING: self._stop_waiting,
+            Do.RECORD_START: self._record_start,
+            Do.START_ONCE_DURABLE: self._start_once_durable,
+            Do.START_ONCE_WRITTEN: self._start_once_written,
+            Do.ENTER_SLOT: self._enter_slot,
+            Do.RUN_IN_LANE: self._run_in_lane,
+            Do.NOTE_START: self._note_start,
+            Do.WAIT_AGAIN: self._wait_again,
+            Do.QUEUE_AGAIN: self._queue_again,
+            Do.MARK_STOPPING: self._mark_stopping,
+            Do.STOP_IN_SLOT: self._stop_in_slot,
+            Do.DROP_FROM_LANE: self._drop_from_lane,
+            Do.LEAVE_UNSTARTED: self._leave_unstarted,
+            Do.LEAVE_LANE: self._leave_lane,
+            Do.REPORT_STOP: self._report_stop,
+            Do.REPORT_SLOT_GONE: self._report_slot_gone,
+            Do.REPORT_FAULT: self._report_fault,
+            Do.REPORT_END: self._report_end,
+            Do.RECORD_CLOSED: self._record_closed,
         }
 
     # -- what is here -------------------------------------------------------------------------

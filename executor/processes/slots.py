@@ -170,7 +170,23 @@ class SlotRuns:
         #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
         self._effects: dict[InSlot, Callable[[SlotRun], None]] = {
-            effect: getattr(self, f"_{effect.name.lower()}") for effect in InSlot
+            InSlot.START_TIMER: self._start_timer,
+            InSlot.REPORT_STARTED: self._report_started,
+            InSlot.REPORT_STARTED_SOON: self._report_started_soon,
+            InSlot.TAKE_SLOT: self._take_slot,
+            InSlot.FORGET: self._forget,
+            InSlot.GIVE_BACK: self._give_back,
+            InSlot.REST_PROCESS: self._rest_process,
+            InSlot.REACH_NEXT: self._reach_next,
+            InSlot.REPORT_REACHED: self._report_reached,
+            InSlot.WAIT_FOR_EXIT: self._wait_for_exit,
+            InSlot.ASK_TO_EXIT: self._ask_to_exit,
+            InSlot.END_PROCESS: self._end_process,
+            InSlot.LEAVE_QUEUE: self._leave_queue,
+            InSlot.WAIT_FOR_ROOM: self._wait_for_room,
+            InSlot.PLACE_AGAIN: self._place_again,
+            InSlot.END_SOON: self._end_soon,
+            InSlot.REPORT_END: self._report_end,
         }
 
     def __len__(self) -> int:
