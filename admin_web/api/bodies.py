@@ -105,7 +105,8 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
         try:
             made[field.name] = _parameter_value(field.type, texts)
         except msgspec.ValidationError as error:
-            wrong.append(_parameter(name, misfit(error, field.type)))
+            words = _AT.sub("", misfit(error, field.type))  # the place is one in `texts`
+            wrong.append(_parameter(name, words))
     if wrong:
         words = "the query has unknown parameters" if unknown else "the query is invalid"
         raise Refusal(400 if unknown else 422, words, errors=wrong)

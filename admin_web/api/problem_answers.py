@@ -114,7 +114,9 @@ class ProblemAnswers:
             if request.method == "OPTIONS":
                 return Response(status=HTTPStatus.NO_CONTENT, headers=headers)
         words = error.description or ""
-        if isinstance(error, NotFound) and words == NotFound.description:  # no route has the path
+        if "Allow" in headers:
+            words = f"{request.path} takes no {request.method}, only {headers['Allow']}"
+        elif isinstance(error, NotFound) and words == NotFound.description:  # no route has the path
             words = f"the API has no {request.path}; {BASE}/openapi.json has all its paths"
         return problem(error.code, words, headers=headers)
 

@@ -199,10 +199,17 @@ class TestRequests:
         problem_of(admin.get("/nothing"), 404)
         problem_of(admin.get("/runs/99999999999999999999"), 404)
 
+    def test_a_parameter_that_is_no_choice_is_told_all_of_them(self, admin: Program) -> None:
+        told = problem_of(admin.get("/runs?status=NOPE"), 422)["errors"]
+
+        assert told[0]["detail"].startswith("Expected one of CANCELLED, FAILED, KILLED, ")
+        assert told[0]["detail"].endswith(", UNDELIVERED, got: 'NOPE'")
+
     def test_another_method_is_told_with_the_right_ones(self, admin: Program) -> None:
         answer = admin.call("DELETE", "/jobs")
 
-        problem_of(answer, 405)
+        told = problem_of(answer, 405)
+        assert told["detail"] == "/api/v1/jobs takes no DELETE, only GET, HEAD, OPTIONS"
         assert answer.headers["Allow"] == "GET, HEAD, OPTIONS"
 
     def test_methods_of_a_path_are_told(self, admin: Program) -> None:
