@@ -184,7 +184,6 @@ class MemoryExchange:
     # -- topology -------------------------------------------------------------------------
 
     def declare_exchanges(self) -> None:
-        """Declare all exchanges of the topology."""
         with self.lock:
             self._check_running()
             self._exchanges.update(EXCHANGES)
@@ -485,7 +484,6 @@ class MemoryConsumer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every queue is being consumed now."""
         with self._core.lock:
             mailbox = self._mailbox
             return not mailbox.is_closed and len(mailbox.attached) == len(mailbox.wanted)
@@ -499,7 +497,6 @@ class MemoryConsumer:
         """Do nothing: queues and bindings are never deleted here."""
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
-        """Return up to `limit` deliveries, waiting for the first; empty on timeout."""
         mailbox = self._mailbox
         with mailbox.arrived:
             mailbox.arrived.wait_for(
@@ -510,13 +507,11 @@ class MemoryConsumer:
             return [mailbox.buffer.popleft() for _ in range(count)]
 
     def wake(self) -> None:
-        """Make a waiting `take`, or else the next one, return at once."""
         with self._mailbox.arrived:
             self._is_woken = True
             self._mailbox.arrived.notify_all()
 
     def cancel(self) -> None:
-        """Stop further deliveries; what has arrived can still be taken and settled."""
         with self._core.lock:
             self._mailbox.is_cancelled = True
 
@@ -526,15 +521,12 @@ class MemoryConsumer:
         return self._mailbox.is_cancelled
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Settle deliveries whose effect is durable; a void tag is ignored."""
         self._core.settle(self._mailbox, deliveries, reject=False)
 
     def reject(self, deliveries: Sequence[Delivery]) -> None:
-        """Reject deliveries: dead-lettered if the queue says so, else dropped."""
         self._core.settle(self._mailbox, deliveries, reject=True)
 
     def close(self) -> None:
-        """Stop; unsettled messages are requeued."""
         self._core.leave(self._mailbox)
 
 
@@ -545,17 +537,14 @@ class MemoryAdmin:
         self._core = core
 
     def declare_exchanges(self) -> None:
-        """Declare the exchanges and the dead-letter queue."""
         self._core.declare_exchanges()
         self.declare_queues([DEAD_QUEUE])
 
     def declare_queues(self, queues: Sequence[Queue]) -> None:
-        """Declare and bind queues; declaring again changes nothing."""
         for queue in queues:
             self._core.declare(queue, self)
 
     def count_messages(self, queue: str) -> int | None:
-        """Return how many messages are ready in a queue; None if there is no such queue."""
         known = self._core.find(queue, self)
         return None if known is None else self._core.count(known)
 
@@ -573,7 +562,6 @@ class MemoryAdmin:
         return len(taken)
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue with its messages; it is no error if there is none."""
         self._core.find(queue, self)
         self._core.delete(queue)
 
@@ -630,7 +618,6 @@ class MemoryTransport:
             raise BrokerUnavailable("cannot reach the broker: it is stopped")
 
     def close(self) -> None:
-        """Close everything made by this transport."""
         for client in self._clients:
             client.close()
         self._clients.clear()

@@ -73,7 +73,6 @@ class ClusterKeys:
         return tuple(derived_key(secret.encode(), info).hex() for secret in self._secrets)
 
     def of_webhooks(self, app: str) -> tuple[bytes, ...]:
-        """Return the keys that sign an app's webhooks."""
         return tuple(_of_webhooks(secret, app) for secret in self._secrets)
 
 

@@ -375,7 +375,6 @@ class RunLogs:
         return True
 
     def drop_if_empty(self, path: str) -> None:
-        """Remove an empty log."""
         with contextlib.suppress(OSError):
             if os.stat(path, follow_symlinks=False).st_size == 0:  # noqa: PTH116 - see path_of
                 os.unlink(path)  # noqa: PTH108 - see path_of

@@ -57,7 +57,6 @@ class StateFolder:
         return self.path / "begun"
 
     def release(self) -> None:
-        """Release the lock."""
         os.close(self._lock)
 
     def discard(self) -> None:

@@ -116,7 +116,6 @@ class Asker:
         return self._wait(what, question, begin)
 
     def close(self) -> None:
-        """Close the connection."""
         self._link.close()
 
     def _wait(self, what: str, question: Question, begin: Callable[[], None]) -> Any:
@@ -214,8 +213,6 @@ class AmqpAdmin:
         self._one_at_a_time = threading.Lock()
 
     def declare_exchanges(self) -> None:
-        """Declare the exchanges and the dead-letter queue."""
-
         def step(question: Question) -> None:
             declare_exchanges(question.channel)
             declare_queue(question.channel, DEAD_QUEUE)
@@ -224,8 +221,6 @@ class AmqpAdmin:
         self._ask("cannot declare exchanges", step)
 
     def declare_queues(self, queues: Sequence[Queue]) -> None:
-        """Declare and bind queues; declaring again changes nothing."""
-
         def step(question: Question) -> None:
             for queue in queues:
                 declare_queue(question.channel, queue)
@@ -238,8 +233,6 @@ class AmqpAdmin:
             raise TopologyError(str(error)) from error
 
     def count_messages(self, queue: str) -> int | None:
-        """Return how many messages are ready in a queue; None if there is no such queue."""
-
         def step(question: Question) -> None:
             question.channel.queue_declare(
                 queue,
@@ -276,15 +269,12 @@ class AmqpAdmin:
             return len(fetch.taken)
 
     def delete_queue(self, queue: str) -> None:
-        """Delete a queue with its messages; it is no error if there is none."""
-
         def step(question: Question) -> None:
             question.channel.queue_delete(queue, callback=lambda _frame: question.finish())
 
         self._ask(f"cannot delete queue {queue}", step)
 
     def close(self) -> None:
-        """Close the connection."""
         self._asker.close()
 
     def _ask(self, what: str, step: Callable[[Question], None]) -> Any:

@@ -110,7 +110,6 @@ class Link:
         self._thread = threading.Thread(target=self._run, name=f"link {name}", daemon=True)
 
     def start(self) -> None:
-        """Start connecting."""
         self._thread.start()
 
     def call(self, callback: Callable[[], None]) -> bool:
@@ -266,7 +265,6 @@ def warn_of_plaintext(settings: BrokerSettings) -> None:
 
 
 def without_password(url: str) -> str:
-    """Return a URL without its password."""
     return re.sub(r"//([^:@/]*):.*@", r"//\1:***@", url)
 
 

@@ -121,7 +121,6 @@ class AmqpPublisher:
 
     @property
     def missing_exchanges(self) -> int:
-        """How many times the broker refused a message because its exchange is not there."""
         return self._missing_exchanges
 
     def publish(self, messages: Sequence[Outgoing]) -> AmqpBatch:
@@ -145,7 +144,6 @@ class AmqpPublisher:
         return batch
 
     def close(self) -> None:
-        """Close the connection; unconfirmed messages become UNKNOWN."""
         self._link.close()
         self.lost("closed by us")
 
@@ -522,20 +520,16 @@ class AmqpConsumer:
 
     @property
     def is_ready(self) -> bool:
-        """Whether every queue is being consumed now."""
         return all(subscription.is_active for subscription in self._subscriptions)
 
     @property
     def generation(self) -> int:
-        """How many times it has connected; a new number means that earlier tags are void."""
         return self._generation
 
     def declare_again(self) -> None:
-        """Declare and bind its queues again, as their exchange may have been deleted."""
         self._link.call(self._declare_again)
 
     def take(self, limit: int, timeout_seconds: float) -> list[Delivery]:
-        """Return up to `limit` deliveries, waiting for the first; empty on timeout."""
         with self._arrived:
             self._arrived.wait_for(
                 lambda: self._buffer or self._is_closed or self._is_woken, timeout_seconds
@@ -544,33 +538,27 @@ class AmqpConsumer:
             return [self._buffer.popleft() for _ in range(min(limit, len(self._buffer)))]
 
     def wake(self) -> None:
-        """Make a waiting `take`, or else the next one, return at once."""
         with self._arrived:
             self._is_woken = True
             self._arrived.notify_all()
 
     def cancel(self) -> None:
-        """Stop further deliveries; what has arrived can still be taken and settled."""
         self._is_cancelling = True
         self._link.call(self._cancel)
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether the broker has confirmed `cancel`, or the connection is lost."""
         return self._is_cancelling and all(
             subscription.is_idle for subscription in self._subscriptions
         )
 
     def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Settle deliveries whose effect is durable; a void tag is ignored."""
         self._settle(deliveries, is_rejected=False)
 
     def reject(self, deliveries: Sequence[Delivery]) -> None:
-        """Reject deliveries: dead-lettered if the queue says so, else dropped."""
         self._settle(deliveries, is_rejected=True)
 
     def close(self) -> None:
-        """Stop; unsettled messages are requeued."""
         with self._arrived:
             self._is_closed = True
             self._arrived.notify_all()
@@ -606,7 +594,6 @@ class AmqpConsumer:
             self._is_flush_asked = False
 
     def put(self, delivery: Delivery) -> None:
-        """Add a delivery."""
         with self._arrived:
             self._buffer.append(delivery)
             self._arrived.notify()
@@ -677,7 +664,6 @@ class AmqpTransport:
         return admin
 
     def check(self) -> None:
-        """Raise BrokerUnavailable with the reason if no broker accepts a connection."""
         reasons = []
         candidates = parameters_of(self._settings, "check")
         for url, parameters in zip(self._settings.urls, candidates, strict=True):
@@ -690,7 +676,6 @@ class AmqpTransport:
         raise BrokerUnavailable(f"cannot reach the broker: {'; '.join(reasons)}")
 
     def close(self) -> None:
-        """Close everything made by this transport."""
         for client in (*self._clients, *self._admins):
             client.close()
         self._clients.clear()

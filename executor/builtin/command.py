@@ -39,8 +39,6 @@ class Command(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 def declare(code: JobCode) -> None:
-    """Declare the handler."""
-
     def command(context: JobContext, params: Command) -> str:
         """Run a program with its arguments, without a shell."""
         secrets = Secrets.read(code.secrets_file)

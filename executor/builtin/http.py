@@ -187,7 +187,6 @@ class Answer(dict[str, Any]):
 
 
 def declare(code: JobCode) -> None:
-    """Declare the handler."""
     # They would log URLs, which may hold secrets.
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)

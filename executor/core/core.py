@@ -341,7 +341,6 @@ class Watch:
         self.ailments: tuple[Ailment, ...] = ()
 
     def check(self) -> None:
-        """Check everything."""
         self._check_contact()
         self.check_ailments()
         self._check_absence()
@@ -402,7 +401,6 @@ class HeartbeatComposer:
         self._started_at_ms = context.clock.now_ms()
 
     def compose(self) -> Heartbeat:
-        """Return the current heartbeat."""
         catalogue = self._roles.slots.catalogue
         return Heartbeat(
             app=self._identity.app,
@@ -503,13 +501,11 @@ class Core:
     def run_finished(
         self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
     ) -> None:
-        """Handle the end of a run."""
         self._start_soon()  # before the commit that this end asks for, which waits for the disk
         self._roles.progress.forget(end.run_id)
         self._active_runs.finished(end, on_recorded)
 
     def slots_ready(self) -> None:
-        """Handle slots that are free again."""
         self._active_runs.start_ready()
 
     def journal_changed(self, is_failing: bool) -> None:
@@ -692,7 +688,6 @@ class Core:
         self._return_waiting()
 
     def stop_runs(self) -> None:
-        """End every running run."""
         self._active_runs.cut_off()
 
     def finish_taking(self) -> None:

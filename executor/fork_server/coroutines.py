@@ -61,7 +61,6 @@ class EventLoop:
         return sorted(map(_name, left))
 
     def count_threads(self) -> int:
-        """Return the number of its threads."""
         return sum(1 for thread in threading.enumerate() if thread.name.startswith(_THREADS))
 
     def close(self) -> None:

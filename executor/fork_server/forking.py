@@ -59,7 +59,6 @@ class Child:
         return code
 
     def kill(self) -> None:
-        """Send SIGKILL."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
 

@@ -54,11 +54,9 @@ class LogFile(io.RawIOBase):
         self._is_stopped = False
 
     def fileno(self) -> int:
-        """Return 1."""
         return 1
 
     def writable(self) -> bool:
-        """Return True."""
         return True
 
     def write(self, data: Any) -> int:
@@ -88,7 +86,6 @@ class LineHandler(logging.Handler):
     """Writes records as lines of the run log, to what standard output is at that time."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one record."""
         try:
             sys.stdout.write(log_line(record.created, record.levelname, self.format(record)))
         except Exception:  # noqa: BLE001 - logging's own rule: a record never fails its caller

@@ -137,7 +137,6 @@ class Peers:
         self._missing: set[str] = set()
 
     def __bool__(self) -> bool:
-        """Whether there are any."""
         return bool(self._urls)
 
     async def register(self, app: str, url: str, appname: str) -> bool:

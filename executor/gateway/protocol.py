@@ -172,7 +172,6 @@ def registration_of(app: str, url: str) -> bytes:
 
 
 def callback_of(results: Sequence[RemoteResult]) -> bytes:
-    """Return the callback with these results."""
     return msgspec.json.encode(
         [
             {"logId": result.run_id, "handleCode": result.code, "handleMsg": result.text or None}

@@ -85,7 +85,6 @@ class Remote:
         self._slots.post(self._slots.register)
 
     def sign_off(self) -> None:
-        """Record that it signed off."""
         self._registered_until = 0.0
         self._slots.post(self._slots.sign_off)
 
@@ -113,7 +112,6 @@ class Remote:
 
     @property
     def url(self) -> RemoteUrl:
-        """Its URL."""
         return self._client.url
 
     @property

@@ -156,17 +156,14 @@ class Liveness:
         return max(0.0, self._now() - self._expected_until)
 
     def register(self) -> None:
-        """Record that it registered."""
         self._expected_until = self._now() + REGISTERED_SECONDS
         self._has_signed_off = False
 
     def sign_off(self) -> None:
-        """Record that it signed off."""
         self._expected_until = min(self._expected_until, self._now() - _MIN_AWAY_SECONDS)
         self._has_signed_off = True
 
     def answered(self) -> None:
-        """Record that it answered."""
         self._misses = 0
 
     def missed(self) -> None:
@@ -316,7 +313,6 @@ class RemoteSlots(SlotPool):
 
     @property
     def free(self) -> int:
-        """How many runs could be started now."""
         return max(0, self._limits.count - len(self._runs)) if self.away is None else 0
 
     @property
@@ -376,14 +372,12 @@ class RemoteSlots(SlotPool):
         return run_id in self._ended
 
     def register(self) -> None:
-        """Record that the remote executor registered."""
         was_away = self.away is not None
         self._liveness.register()
         if was_away and self.away is None:
             self._events.ready()
 
     def sign_off(self) -> None:
-        """Record that the remote executor signed off."""
         self._log.info("remote_signed_off")
         self._liveness.sign_off()
 

@@ -69,7 +69,6 @@ class FinishedIds:
         self._touched_at_ms[block] = max(at_ms, self._touched_at_ms.get(block, 0))
 
     def remove(self, number: int) -> None:
-        """Remove an id."""
         block, bit = divmod(number, BLOCK_SIZE)
         if number in self:
             self._bits[block] ^= 1 << bit
@@ -146,7 +145,6 @@ class FinishedRuns:
             self._drop(next(iter(self._results)))
 
     def drop(self, run_id: int) -> None:
-        """Forget a run."""
         self._ids.remove(run_id)
         if run_id in self._results:
             self._drop(run_id)
@@ -662,7 +660,6 @@ class RunStates:
         )
 
     def close(self) -> None:
-        """Close the journal."""
         self._journal.close()
 
     def _continue_old_file(self, verdicts: Iterable[bytes]) -> None:

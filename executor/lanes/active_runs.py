@@ -177,7 +177,6 @@ class ActiveRuns:
 
     @property
     def waiting_count(self) -> int:
-        """How many runs are waiting."""
         return self._lanes.waiting_count
 
     @property

@@ -138,7 +138,6 @@ class Readiness:
 
     @property
     def may_start(self) -> bool:
-        """Whether runs may be started."""
         is_held = self._contact.is_held(self._clock.monotonic())
         return self.may_take and is_held and not self.is_draining
 

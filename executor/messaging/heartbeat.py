@@ -179,7 +179,6 @@ class HeartbeatThread:
         self._welcomed_at = self._clock.monotonic()
 
     def beat_now(self) -> None:
-        """Send a heartbeat now."""
         self._wake.set()
 
     def close(self) -> None:

@@ -78,7 +78,6 @@ class Inbox:
         self._thread = threading.Thread(target=self._run, name=f"{name} {address}", daemon=True)
 
     def start(self) -> None:
-        """Start taking deliveries."""
         self._thread.start()
 
     def pause(self) -> None:
@@ -88,11 +87,9 @@ class Inbox:
             self._consumer.wake()
 
     def resume(self) -> None:
-        """Take deliveries again."""
         self._may_take.set()
 
     def ack(self, deliveries: list[Delivery]) -> None:
-        """Settle deliveries."""
         self._consumer.ack(deliveries)
 
     def finish(self) -> None:

@@ -100,7 +100,6 @@ class Outbox:
         return not self._count
 
     def start(self) -> None:
-        """Start publishing."""
         self._thread.start()
 
     def add(self, report: Report, size: int) -> None:

@@ -75,7 +75,6 @@ class ProgressReports:
         self._sent_at = -SECONDS
 
     def note(self, run_id: int, progress: Progress) -> None:
-        """Remember how far a run is."""
         self._first_at.setdefault(run_id, self._monotonic())
         self._changed[run_id] = progress
 

@@ -32,7 +32,6 @@ class Identity:
 
 
 def new_boot_id() -> str:
-    """Return a new, unique boot id."""
     return secrets.token_hex(8)
 
 

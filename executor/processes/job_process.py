@@ -193,7 +193,6 @@ class SlotRun:
         return self.use == ProcessUse.FRESH
 
     def cancel_timer(self) -> None:
-        """Cancel the run's timeout."""
         if self.timer is not None:
             self.timer.cancel()
 
@@ -427,7 +426,6 @@ class LookAhead:
             self._free.append(note)
 
     def close(self) -> None:
-        """Close the files."""
         for note in self._notes:
             os.close(note)
         self._notes.clear()

@@ -108,16 +108,13 @@ class IdleProcesses:
         self._last_idle: dict[Owner, float] = {}
 
     def __len__(self) -> int:
-        """Return the number of idle processes."""
         return len(self._all)
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the idle processes."""
         return [process.pid for process in self._all.values()]
 
     def add(self, process: JobProcess) -> None:
-        """Add a process that became idle."""
         assert process.owner is not None, "a script's process never idles"
         process.idle_since = time.monotonic()
         self._all[process.number] = process
@@ -164,7 +161,6 @@ class IdleProcesses:
         return process
 
     def discard(self, process: JobProcess) -> None:
-        """Remove a process if it is here."""
         if self._all.pop(process.number, None) is None or process.owner is None:
             return
         self._new.pop(process.number, None)
@@ -217,11 +213,9 @@ class Pool:
 
     @property
     def all(self) -> list[JobProcess]:
-        """Every process."""
         return list(self._processes.values())
 
     def get(self, number: int) -> JobProcess | None:
-        """Return a process by its number."""
         return self._processes.get(number)
 
     def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> SlotEvent:
@@ -301,7 +295,6 @@ class Pool:
         self._idle.discard(process)
 
     def remove_all(self) -> list[JobProcess]:
-        """Remove every process; return them."""
         removed = self.all
         for process in removed:
             self.remove(process)
@@ -327,7 +320,6 @@ class Pool:
                 return
 
     def end_all_idle(self) -> None:
-        """End every idle process."""
         while self._end_longest_idle():
             pass
 

@@ -200,12 +200,10 @@ class SlotRuns:
 
     @property
     def ids(self) -> KeysView[int]:
-        """The ids of the runs in slots."""
         return self._runs.keys()
 
     @property
     def all(self) -> list[SlotRun]:
-        """Every run in a slot."""
         return list(self._runs.values())
 
     def batch_size(self, owner: Owner) -> int:
@@ -257,18 +255,15 @@ class SlotRuns:
         return not self.has_ahead(run_id)
 
     def has_ahead(self, run_id: int) -> bool:
-        """Whether a process was handed this run ahead, and has not been seen to reach it."""
         return self._look_ahead.get(run_id) is not None
 
     def recall_all(self) -> None:
-        """Take back every run that was handed ahead and has not begun."""
         for process in self.pool.all:
             self._look_ahead.recall(process)
 
     # -- what processes do --------------------------------------------------------------------
 
     def on_forked(self, forked: frames.Forked) -> None:
-        """Record that a process exists."""
         process = self.pool.get(forked.number)
         if process is None:
             return
@@ -623,7 +618,6 @@ class Slots(SlotPool):
         return "" if facts is None else facts.schema
 
     def owner_of(self, trigger: Trigger) -> Owner | None:
-        """Return whom the process of a run serves; None if that serves no other run."""
         use = self._use(trigger)
         return None if use == ProcessUse.FRESH else Owner.of(trigger, use)
 
@@ -650,7 +644,6 @@ class Slots(SlotPool):
         return self._runs.has_begun(run_id)
 
     def has_ahead(self, run_id: int) -> bool:
-        """Whether a process was handed this run ahead, and has not been seen to reach it."""
         return self._runs.has_ahead(run_id)
 
     def recall(self, run_id: int) -> bool:
@@ -662,11 +655,9 @@ class Slots(SlotPool):
         self._runs.recall_all()
 
     def stop(self, run_id: int, why: Words) -> bool:
-        """End a run, which then finishes KILLED; return False if it is not running."""
         return self._runs.stop(run_id, killed(why), self._options.grace_seconds)
 
     def cut_off(self, run_id: int) -> bool:
-        """End a run because the executor shuts down; it finishes FAILED. Returns as `stop`."""
         return self._runs.stop(run_id, cut_off(), self._options.grace_seconds)
 
     def close(self, grace_seconds: float) -> "asyncio.Future[None]":

@@ -86,7 +86,6 @@ class AwaitedCalls:
         return None
 
     def note(self, answer: CallEnded) -> None:
-        """Take an answer."""
         key = (answer.run_id, answer.number)
         if key in self._known:
             self._keep(key, answer.end)
