@@ -87,7 +87,7 @@ class Host:
 
     def memory(self) -> Memory:
         """Return what may be used and what is free, of a control group or else of the host."""
-        available = self._available()
+        available = _field(self._root / "proc/meminfo", ("MemAvailable:",)) * 1024
         memory_ = Memory(None, available)
         for folder in self._groups("memory"):
             limit = _first_number(folder, "memory.max", "memory.limit_in_bytes")
@@ -118,9 +118,6 @@ class Host:
                 kilobytes = [int(line.split()[1]) for line in lines if line.startswith("Private_")]
                 sizes.append(sum(kilobytes) * 1024)
         return sum(sizes) // len(sizes) if sizes else 0
-
-    def _available(self) -> int:
-        return _field(self._root / "proc/meminfo", ("MemAvailable:",)) * 1024
 
     def _groups(self, controller: str) -> Iterator[Path]:
         """Yield the folders of this process's control groups, from the innermost outwards."""

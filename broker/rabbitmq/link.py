@@ -174,7 +174,8 @@ class Link:
         with self._lock:
             self._is_up = False
             self._loop = None
-        self._lose()
+        if self._stood_since is not None:
+            self._owner.lost(self.reason)
         loop.close()
         stood = self._stood_since
         return stood is not None and time.monotonic() - stood >= STABLE_SECONDS
@@ -217,10 +218,6 @@ class Link:
             log.warning("broker_link_refused", link=self._name, reason=reason)
         self.reason = reason
         self._loop.stop()
-
-    def _lose(self) -> None:
-        if self._stood_since is not None:
-            self._owner.lost(self.reason)
 
     def _hang_up(self) -> None:
         connection = self._connection

@@ -454,7 +454,8 @@ class RemoteSlots(SlotPool):
             answer = await self._client.run(protocol.order_of(run.trigger))
         except NotSent as error:
             self._liveness.refused()
-            self._return(run, Why.REMOTE_UNREACHED(url=self._url, fault=str(error)))
+            why = Why.REMOTE_UNREACHED(url=self._url, fault=str(error))
+            self._end(run, reports.not_started(run.trigger, why))
             return False
         except CallFailed as error:
             self._log.warning("remote_start_unanswered", run_id=run.trigger.run_id, why=str(error))
@@ -516,9 +517,6 @@ class RemoteSlots(SlotPool):
 
     def _lose(self, run: RemoteRun) -> None:
         self._finish(run, *lost(self._url))
-
-    def _return(self, run: RemoteRun, why: Reason) -> None:
-        self._end(run, reports.not_started(run.trigger, why))
 
     def _end(
         self,

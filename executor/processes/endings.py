@@ -56,7 +56,8 @@ def conclude(
     if stop is not None and not _yields(stop, result):
         outcome, message = stop.outcome, _stopped(stop, result, exit_, grace_seconds)
     elif result is not None:
-        outcome, message = result.outcome, _with_notes(_message_of(result), _exit_notes(exit_))
+        outcome, message = result.outcome, from_json(result.why) or result.message
+        message = _with_notes(message, _exit_notes(exit_))
     elif is_script and exit_ is not None and exit_.code >= 0 and exit_.failure is None:
         outcome, message = _exited(exit_.code)
     else:
@@ -112,10 +113,6 @@ def _stopped(stop: Stop, result: Result | None, exit_: Exit | None, grace_second
     if result is not None:
         return Why.HUNG_AFTER_STOP(stop=stop.words)
     return Why.NEEDED_SIGKILL(stop=stop.words, seconds=f"{grace_seconds:g}")
-
-
-def _message_of(result: Result) -> Words:
-    return from_json(result.why) or result.message
 
 
 def _exit_notes(exit_: Exit | None) -> list[Words]:
