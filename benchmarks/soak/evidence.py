@@ -53,7 +53,7 @@ def gather(
         skips=skips,
         calendars=_calendars(jobs, ids, rows, stopped_ms),
         filled=[replace(filled, job=ids[one.spec.name]) for one in jobs if one.is_filled],
-        flows=flow_runs(database, rows, flows),
+        flows=flow_runs(database, rows, flows, stopped_ms),
         exceeded=shares.exceeded(cluster.book_path.parent),
         audit_lost=sum(job.lost_count for job in report.jobs),
         audit_doubled=sum(job.doubled_count for job in report.jobs),
@@ -65,7 +65,7 @@ def gather(
 def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
     """Return every run; `flows` are the ids of the jobs that are flows."""
     columns = (Run.id, Run.job_id, Run.scheduled_at, Run.due_at, Run.shard_index, Run.attempt)
-    more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id)
+    more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id, Run.finished_at)
     found = database.read(lambda s: s.execute(select(*columns, *more)).all())
     return [
         Row(
@@ -80,13 +80,16 @@ def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
             is_flow=row.job_id in flows,
             node=row.origin_id if row.flow_run_id is not None else 0,
             status=RunStatus(row.status),
+            finished=row.finished_at,
         )
         for row in found
     ]
 
 
-def flow_runs(database: Database, rows: Sequence[Row], flows: dict[int, SoakFlow]) -> list[FlowRun]:
-    """Return the runs of flows, with their nodes."""
+def flow_runs(
+    database: Database, rows: Sequence[Row], flows: dict[int, SoakFlow], stopped_ms: int
+) -> list[FlowRun]:
+    """Return the runs of flows, with their nodes; `stopped_ms`: since when none is repeated."""
     last: dict[int, dict[int, Last]] = defaultdict(dict)
     for row in sorted(rows, key=lambda one: one.attempt):
         if row.node:
@@ -96,7 +99,15 @@ def flow_runs(database: Database, rows: Sequence[Row], flows: dict[int, SoakFlow
         outcome, is_kept = node.kept_outcome or node.outcome, node.outcome == "KEPT"
         nodes[node.flow_run_id][node.node] = NodeRow(outcome, is_kept, last[node.id])
     return [
-        FlowRun(flows[row.job], row.run, row.tick, row.attempt, row.status, nodes[row.run])
+        FlowRun(
+            flows[row.job],
+            row.run,
+            row.tick,
+            row.attempt,
+            row.status,
+            nodes[row.run],
+            is_repeated=(row.finished or 0) < stopped_ms,
+        )
         for row in rows
         if row.is_flow
     ]

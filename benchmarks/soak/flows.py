@@ -59,7 +59,10 @@ class NodeRow:
 
 @dataclass(frozen=True, slots=True)
 class FlowRun:
-    """The run of a flow for a tick, with its nodes."""
+    """The run of a flow for a tick, with its nodes.
+
+    `is_repeated`: a failure has a retry, because it ended before a person stopped the job.
+    """
 
     flow: SoakFlow
     run: int
@@ -67,6 +70,7 @@ class FlowRun:
     attempt: int
     status: str
     nodes: Mapping[str, NodeRow]
+    is_repeated: bool = True
 
 
 def new_flow(seed: int, number: int) -> SoakFlow:
@@ -110,8 +114,9 @@ def _of_tick(tries: Sequence[FlowRun]) -> Iterator[tuple[str, str]]:
             yield "lost", f"{_named(run)} is {run.status}, not {judged.status}"
         for name, expected in judged.nodes.items():
             yield from _of_node(run, name, expected)
-    if judged and judged.status == FAILED and len(tries) <= flow.retries:
-        yield "lost", f"{_named(tries[-1])} was not repeated"
+    last = tries[-1]
+    if judged and judged.status == FAILED and len(tries) <= flow.retries and last.is_repeated:
+        yield "lost", f"{_named(last)} was not repeated"
 
 
 def _fates(run: FlowRun, missing: list[str]) -> Fates:

@@ -30,6 +30,7 @@ class Row:
     is_flow: bool = False
     node: int = 0
     status: RunStatus = RunStatus.SUCCEEDED
+    finished: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import socket
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,7 @@ FLOW_RUNS: list[tuple[list[FlowRun], set[str]]] = [
     ([night("SUCCEEDED", **SUCCESS)], set()),
     ([night("FAILED", **FAILURE), night("SUCCEEDED", attempt=1, **SUCCESS)], set()),
     ([night("FAILED", **FAILURE)], {"lost"}),  # it was not repeated
+    ([replace(night("FAILED", **FAILURE), is_repeated=False)], set()),  # its job was stopped
     ([night("FAILED", **FAILURE), night("CANCELLED", attempt=1)], set()),
     ([night("SUCCEEDED", **SUCCESS), night("SUCCEEDED", attempt=1, **SUCCESS)], {"doubled"}),
     ([night("FAILED", **SUCCESS)], {"lost"}),

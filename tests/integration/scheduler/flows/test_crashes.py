@@ -56,7 +56,8 @@ def test_flows_end_as_judged_although_schedulers_die_between_the_ends(cluster: C
 
     ids = {row.name: row.id for row in cluster.jobs()}
     by_id = {ids[one.name]: one for one in flows}
-    runs = flow_runs(cluster.database, rows_of(cluster.database, by_id), by_id)
+    rows = rows_of(cluster.database, by_id)
+    runs = flow_runs(cluster.database, rows, by_id, stopped_ms=cluster.now_ms())
     assert [run.attempt for run in runs].count(0) == len(flows)
     assert list(mistakes(runs)) == []
     started = [start["run"] for start in cluster.starts()]
