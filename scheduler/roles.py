@@ -1,34 +1,47 @@
 """Creates the roles of one scheduler and connects them.
 
-    planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
+planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─> callbacks ─> rows
 
 Around this circle: pending work wakes roles that have work; self health, presence and registrar
 know which processes are alive; missed runs, rescuer, reaper, reconciler and killer handle what goes
 wrong; load recorder and reporter keep statistics; cleaner deletes expired runs; the watcher opens
 incidents when jobs do not meet their expectations.
+
+completion ─> rows ─> rate limiter ─> rows ─> mailer | webhooks        absence, ailments ─> rows
+completion ─> rows ─> run webhooks
 """
 
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
+from warren.scheduler.alarms.absence import AbsenceWatch
+from warren.scheduler.alarms.ailments import AilmentWatch
+from warren.scheduler.alarms.calendar_ends import CalendarWatch
+from warren.scheduler.alarms.channels.mail import Mailer
+from warren.scheduler.alarms.channels.message import MessageContext
+from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
+from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook
+from warren.scheduler.alarms.epoch_watch import EpochWatch
 from warren.scheduler.alarms.events import AlarmPolicy
-from warren.scheduler.alarms.roles import AlarmRoles
+from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.command_sender import CommandSender
 from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
-from warren.scheduler.completion.run_spans import RunSpans
+from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
 from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
 from warren.scheduler.dispatch.run_sender import RunSender
-from warren.scheduler.dispatch.workload import Workload
+from warren.scheduler.dispatch.workload import LIMIT, Workload
 from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
@@ -41,9 +54,8 @@ from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
-from warren.scheduler.metrics.recorder import MetricsRecorder
+from warren.scheduler.metrics.recorder import METRICS_JOBS, MetricsRecorder
 from warren.scheduler.node_context import Connections, Counters, NodeContext
-from warren.scheduler.options import NodeOptions
 from warren.scheduler.recovery.flow_keeper import FlowKeeper
 from warren.scheduler.recovery.killer import Killer
 from warren.scheduler.recovery.reaper import Reaper
@@ -52,20 +64,229 @@ from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.cleaner import Cleaner
 from warren.scheduler.retention.reporter import Reporter
 from warren.scheduler.rounds import pending_work
-from warren.scheduler.rounds.loop import JobWatch, WakeUp
-from warren.scheduler.rounds.pending_work import PendingWork
-from warren.scheduler.rounds.role_loops import RoleLoops
+from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, JobWatch, Loop, WakeUp
+from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
+from warren.scheduler.routing.choice import Router
 from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import with_added
+from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.scheduler.triggers.messages import TriggerMessages
 from warren.scheduler.triggers.publisher import TriggerPublisher
 from warren.scheduler.watch.watcher import Watcher
+from warren.sql.alarms.alarms import MessageKind, secret_of
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+from warren.sql.models import Alarm
 from warren.sql.registry import cluster
 from warren.sql.registry.presence import process_name
 from warren.sql.schema import version
+
+
+class RoleLoops:
+    """A thread for each role that is added.
+
+    Args:
+        now_ms: the clock whose time is passed to rounds.
+        work: knows whether there is work for resting roles.
+
+    """
+
+    def __init__(self, now_ms: Callable[[], int], work: PendingWork) -> None:
+        self._now_ms = now_ms
+        self._work = work
+        self._loops: list[Loop] = []
+
+    @property
+    def failing(self) -> list[str]:
+        """The roles whose last round failed."""
+        return [loop.name for loop in self._loops if loop.failing]
+
+    def all_advance(self, names: Collection[str], within_seconds: float) -> bool:
+        """Whether the last rounds of these roles succeeded, and not long ago."""
+        since = time.monotonic() - within_seconds
+        loops = [loop for loop in self._loops if loop.name in names]
+        return len(loops) == len(names) and all(
+            not loop.failing and loop.succeeded_at >= since for loop in loops
+        )
+
+    def add(
+        self,
+        name: str,
+        run_round: Callable[[int], float],
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+        awake: WakeUp | None = None,
+        on_stop: Callable[[], None] = lambda: None,
+    ) -> Loop:
+        """Make the thread of a role.
+
+        Args:
+            name: for the thread and the log.
+            run_round: one round, called with the time; returns the seconds until the next one.
+            longest_seconds: the longest wait between two rounds.
+            awake: when set, asks for a round now; None = the loop makes its own.
+            on_stop: ends a wait within a round.
+
+        """
+        loop = Loop(
+            name,
+            lambda: run_round(self._now_ms()),
+            longest_seconds=longest_seconds,
+            awake=awake,
+            on_stop=on_stop,
+        )
+        self._loops.append(loop)
+        return loop
+
+    def add_resting(
+        self,
+        name: str,
+        run_round: Callable[[int], float],
+        wants: WakeCondition,
+        *,
+        longest_seconds: float = LONGEST_SECONDS,
+    ) -> Loop:
+        """Make the thread of a role that rests while there is no work for it."""
+        role = self._work.resting(run_round, wants, longest_seconds=longest_seconds)
+        return self.add_waiting(name, role, role.awake)
+
+    def add_waiting(self, name: str, run_round: Callable[[int], float], awake: WakeUp) -> Loop:
+        """Make the thread of a role that other roles wake when they have work for it."""
+        return self.add(name, run_round, longest_seconds=NAP_SECONDS, awake=awake)
+
+    def start(self) -> None:
+        """Begin."""
+        for loop in self._loops:
+            loop.start()
+
+    def stop(self) -> None:
+        """Ask for no further round."""
+        for loop in self._loops:
+            loop.stop()
+
+    def join(self, seconds: float) -> Sequence[str]:
+        """Wait for the rounds under way; return the roles that are still busy after `seconds`."""
+        give_up_at = time.monotonic() + seconds
+        return [
+            loop.name
+            for loop in self._loops
+            if not loop.join(max(0.0, give_up_at - time.monotonic()))
+        ]
+
+
+ALARM_LONGEST_SECONDS = 5.0
+#: There may be a message for every run, and each occupies a thread while it is sent.
+RUN_WEBHOOK_THREADS = 4
+
+
+class AlarmRoles:
+    """The alarm roles of one scheduler; without a mail server it leaves e-mails to others."""
+
+    def __init__(
+        self,
+        policy: AlarmPolicy,
+        *,
+        database: Database,
+        roster: Roster,
+        now_ms: Callable[[], int],
+        cluster_id: str,
+        work: PendingWork,
+        keys: ClusterKeys,
+    ) -> None:
+        self._policy = policy
+        self._database = database
+        self._now_ms = now_ms
+        limiter = AlarmRateLimiter(
+            database=database, per_hour=policy.per_hour, on_ready=self._wake_senders
+        )
+        watch = AbsenceWatch(
+            database=database,
+            roster=roster,
+            absence_seconds=policy.absence_seconds,
+            defaults=policy.defaults,
+        )
+        ailments = AilmentWatch(database=database, roster=roster, defaults=policy.defaults)
+        self.loops = RoleLoops(now_ms, work)
+        self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
+        self.loops.add("absence watch", watch.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
+        self.loops.add("ailment watch", ailments.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
+        calendars = CalendarWatch(database=database, defaults=policy.defaults)
+        self.loops.add("calendar watch", calendars.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
+        new_epochs = EpochWatch(database=database, roster=roster, defaults=policy.defaults)
+        self.loops.add("epoch watch", new_epochs.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
+        post = Webhook(policy.webhook_allow, secret_of=self._secret_of)
+        webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
+        self._senders = [self._add("webhooks", webhook.run_round, pending_work.webhooks)]
+        slow = SlowTargets()
+        for number in range(1, RUN_WEBHOOK_THREADS + 1):
+            signed = self._sender(
+                SignedWebhook(post, keys.of_webhooks).send, MessageKind.RUN_END, slow
+            )
+            self._add(f"run webhooks {number}", signed.run_round, pending_work.run_webhooks)
+        if policy.mail_server is not None:
+            mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
+            mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
+            self._senders.append(self._add("mailer", mailer.run_round, pending_work.mailer))
+
+    def _add(self, name: str, run_round: Callable[[int], float], wanted: WakeCondition) -> Loop:
+        return self.loops.add_resting(
+            name, run_round, wanted, longest_seconds=ALARM_LONGEST_SECONDS
+        )
+
+    def _sender(self, send: Send, kind: MessageKind, slow: SlowTargets) -> AlarmSender:
+        return AlarmSender(
+            kind=kind,
+            database=self._database,
+            send=send,
+            context=MessageContext(self._policy.timezone, self._policy.console_url),
+            now_ms=self._now_ms,
+            slow=slow,
+        )
+
+    def _secret_of(self, alarm: Alarm) -> str:
+        own = self._database.read(lambda session: secret_of(session, alarm))
+        usual = self._policy.defaults
+        return own or (usual.secret if usual.webhook == alarm.target else "")
+
+    def _wake_senders(self) -> None:
+        for sender in self._senders:
+            sender.wake()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeOptions:
+    """The options of one scheduler.
+
+    Attributes:
+        timezone: the zone of jobs that have none of their own.
+        quorum: whether run and callback queues are quorum queues.
+        timeouts: how long the scheduler waits for others.
+        limits: how much one claim may contain.
+        address_limit: most runs in flight to one executor.
+        added_routes: the installation's own routes by name, besides XXL-JOB's.
+        alarms: how alarms are sent; None = only to the targets of jobs and apps.
+        run_retention_days: days that final runs are kept; 0 = forever.
+        spans: exports the spans of runs; None = no spans.
+        metrics_jobs: how many jobs have metrics of their own.
+
+    """
+
+    timezone: str
+    quorum: bool = False
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    limits: ClaimLimits = field(default_factory=ClaimLimits)
+    address_limit: int = LIMIT
+    added_routes: Mapping[str, Router] = field(default_factory=dict)
+    alarms: AlarmPolicy | None = None
+    run_retention_days: int = 0
+    spans: SpanExporter | None = None
+    metrics_jobs: int = METRICS_JOBS
+
+    @property
+    def alarm_policy(self) -> AlarmPolicy:
+        """How alarms are sent."""
+        return self.alarms or AlarmPolicy(timezone=self.timezone)
 
 
 class Roles:

@@ -29,8 +29,7 @@ from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.options import NodeOptions
-from warren.scheduler.roles import Roles
+from warren.scheduler.roles import NodeOptions, Roles
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.clock import AGREEING_SAMPLES, database_now_ms
 from warren.sql.engine import Database

@@ -3,7 +3,7 @@
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.webhook_server import WebhookServer
-from warren.scheduler.rounds.role_loops import RoleLoops
+from warren.scheduler.roles import RoleLoops
 from warren.scheduler.watch.heartbeat import HeartbeatCaller
 
 
