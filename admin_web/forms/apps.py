@@ -11,7 +11,7 @@ from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
-from warren.scheduler.alarms.channels.webhook_style import STYLES
+from warren.scheduler.alarms.channels.message import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems

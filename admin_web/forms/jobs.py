@@ -29,7 +29,7 @@ from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
-from warren.scheduler.alarms.channels.webhook_style import STYLES
+from warren.scheduler.alarms.channels.message import STYLES
 from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.jobs.spec import Field as JobField

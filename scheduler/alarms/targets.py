@@ -6,7 +6,7 @@ The rules for targets hold in job files, forms and API alike.
 from collections.abc import Iterator
 
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
-from warren.scheduler.alarms.channels.webhook_style import SIGNED, STYLES, style_of
+from warren.scheduler.alarms.channels.message import SIGNED, STYLES, style_of
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import WHENS, AlarmTargets, News, RunWebhook, to_text
 from warren.scheduler.problems import Code, Problem, Word, found, unknown_word

@@ -18,8 +18,13 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from warren.broker.messages.values import result_value
-from warren.scheduler.alarms.channels import webhook_style
-from warren.scheduler.alarms.channels.message import Message
+from warren.scheduler.alarms.channels.message import (
+    SIGNED,
+    Message,
+    signed_body,
+    webhook_body,
+    webhook_refusal,
+)
 from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
 from warren.scheduler.alarms.channels.webhook_url import (
     EVERYWHERE,
@@ -90,11 +95,11 @@ class Webhook:
 
         Neither text holds the URL.
         """
-        body, query = webhook_style.body(alarm.channel, message, alarm.id), ""
-        if alarm.channel in webhook_style.SIGNED and (secret := self._secret_of(alarm)):
-            body, query = webhook_style.signed(alarm.channel, body, secret, self._now())
+        body, query = webhook_body(alarm.channel, message, alarm.id), ""
+        if alarm.channel in SIGNED and (secret := self._secret_of(alarm)):
+            body, query = signed_body(alarm.channel, body, secret, self._now())
         answer = self.post(alarm.target, body, query=query)
-        if words := webhook_style.refusal(alarm.channel, answer.body):
+        if words := webhook_refusal(alarm.channel, answer.body):
             raise OSError(words)
         return answer.in_words()
 

@@ -9,8 +9,16 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 
-from warren.scheduler.alarms.channels import webhook_style
-from warren.scheduler.alarms.channels.message import TAIL_LINES, Message, MessageContext, message
+from warren.scheduler.alarms.channels.message import (
+    TAIL_LINES,
+    Message,
+    MessageContext,
+    message,
+    signed_body,
+    style_of,
+    webhook_body,
+    webhook_refusal,
+)
 from warren.scheduler.alarms.events import (
     Absence,
     Ailing,
@@ -193,7 +201,7 @@ class TestBodies:
     said = Message("[warren] a <b> failed", "x & y", {"app": "a", "about": "failure"})
 
     def body(self, style: str, said: Message | None = None) -> dict[str, object]:
-        found: dict[str, object] = json.loads(webhook_style.body(style, said or self.said, 9))
+        found: dict[str, object] = json.loads(webhook_body(style, said or self.said, 9))
         return found
 
     def test_generic_one_has_the_facts_and_the_alarms_id(self) -> None:
@@ -237,8 +245,8 @@ class TestBodies:
         text = f"1599360473500\n{secret}".encode()
         of_dingtalk = base64.b64encode(hmac.digest(secret.encode(), text, "sha256")).decode()
 
-        body, none = webhook_style.signed("feishu", b'{"msg_type":"text"}', secret, now)
-        same, query = webhook_style.signed("dingtalk", b"{}", secret, now)
+        body, none = signed_body("feishu", b'{"msg_type":"text"}', secret, now)
+        same, query = signed_body("dingtalk", b"{}", secret, now)
 
         own = {"timestamp": "1599360473", "sign": of_feishu}
         assert (json.loads(body), none) == (own | {"msg_type": "text"}, "")
@@ -275,10 +283,10 @@ class TestBodies:
         ],
     )
     def test_style_is_told_by_the_host(self, url: str, style: str) -> None:
-        assert webhook_style.style_of(url) == style
+        assert style_of(url) == style
 
     def test_a_style_that_is_named_wins(self) -> None:
-        assert webhook_style.style_of("https://proxy.example.com/x", "wecom") == "wecom"
+        assert style_of("https://proxy.example.com/x", "wecom") == "wecom"
 
     @pytest.mark.parametrize(
         ("style", "answer", "words"),
@@ -300,7 +308,7 @@ class TestBodies:
     def test_a_refusal_with_status_200_is_understood(
         self, style: str, answer: str, words: str
     ) -> None:
-        complaint = webhook_style.refusal(style, answer.encode())
+        complaint = webhook_refusal(style, answer.encode())
 
         assert words in complaint
         assert bool(words) == bool(complaint)
@@ -317,7 +325,7 @@ class TestBodies:
         ],
     )
     def test_of_an_answer_nothing_is_told_but_a_short_number(self, style: str, answer: str) -> None:
-        complaint = webhook_style.refusal(style, answer.encode())
+        complaint = webhook_refusal(style, answer.encode())
 
         assert complaint.startswith(("it answered ", "its answer "))
         assert "inner" not in complaint
