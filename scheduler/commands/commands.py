@@ -4,12 +4,10 @@ from functools import cached_property
 
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands, IncidentCommands
 from warren.scheduler.commands.apps import AppCommands
-from warren.scheduler.commands.bulk.bulk_jobs import BulkJobCommands
-from warren.scheduler.commands.bulk.bulk_runs import BulkRunCommands
+from warren.scheduler.commands.bulk.bulk import BulkJobCommands, BulkRunCommands, ClearingCommands
 from warren.scheduler.commands.business_day.backfills import BackfillCommands
 from warren.scheduler.commands.business_day.calendars import CalendarCommands
 from warren.scheduler.commands.business_day.limits import LimitCommands
-from warren.scheduler.commands.clearing import ClearingCommands
 from warren.scheduler.commands.cluster import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_files.job_file import JobFileCommands

@@ -16,7 +16,7 @@ from warren.admin_web.views.bulk_work import BulkWork, Work
 from warren.admin_web.views.run_finder import RunFinder
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.bulk.bulk_runs import JobPreview
+from warren.scheduler.commands.bulk.bulk import JobPreview
 from warren.scheduler.commands.bulk.reruns import Part
 from warren.scheduler.commands.commands import Commands
 

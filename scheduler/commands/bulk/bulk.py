@@ -1,4 +1,4 @@
-"""Repeats or kills many runs, in parts, each with its own transaction and audit log entry.
+"""Commands on many jobs or runs at once, and the clearing of old runs.
 
 Committed parts stay if a later one fails. A request that is sent again with the same key plans
 nothing twice.
@@ -6,7 +6,7 @@ nothing twice.
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 from itertools import count, groupby
@@ -20,15 +20,21 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns
 from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part, Shard, outcome_of
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.commands.runs import RunCommands
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.problems import Code, Problem, ProblemKind
+from warren.scheduler.retention.clearing import Clearing, clear_all
+from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
 from warren.sql.accounts import idempotency
-from warren.sql.accounts.idempotency import FormKey
+from warren.sql.accounts.idempotency import FormKey, IdempotentRequest
 from warren.sql.batch import chunks
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.listings import job_search
 from warren.sql.metrics import counts as run_counts
-from warren.sql.models import Run
+from warren.sql.models import Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs import planning, transitions
@@ -209,3 +215,171 @@ def _key(shard: Shard) -> str:
     if shard.node is not None:
         parts.append(sha256(repr(tuple(shard.node)).encode()).hexdigest()[:16])
     return "/".join(parts)
+
+
+#: Jobs per reported part, and jobs deleted in one transaction.
+PART, DELETE_BATCH = 20, 100
+
+
+class BulkJobCommands:
+    """Acts on many jobs on behalf of one actor. Each method yields the outcomes part by part."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._jobs = JobCommands(context)
+        self._runs = RunCommands(context)
+
+    def start(self, job_ids: Sequence[int]) -> Iterator[Part]:
+        """Start schedules."""
+        return _each(job_ids, lambda job_id: _switched(self._jobs.start(job_id)))
+
+    def stop(self, job_ids: Sequence[int]) -> Iterator[Part]:
+        """Stop schedules."""
+
+        def act(job_id: int) -> _Done:
+            stopped = self._jobs.stop(job_id)
+            return _Done(Outcome.DONE, stopped.cancelled) if stopped else _Done(Outcome.NOTHING)
+
+        return _each(job_ids, act)
+
+    def undo_stop(self, job_ids: Sequence[int], stopped: range) -> Iterator[Part]:
+        """Start the schedules that this actor stopped within `stopped`, in epoch milliseconds."""
+        return _each(
+            job_ids, lambda job_id: _switched(self._jobs.undo_stop(job_id, stopped=stopped))
+        )
+
+    def trigger(self, job_ids: Sequence[int], form: FormKey) -> Iterator[Part]:
+        """Run jobs once, each with its own param; a form sent twice triggers once."""
+
+        def act(job_id: int) -> _Done:
+            key = f"{form.key}:job/{job_id}"
+            once = IdempotentRequest(user_id=form.user_id, key=key, body_hash="")
+            is_new = self._runs.trigger_once(job_id, once=once).is_new
+            return _Done(Outcome.DONE if is_new else Outcome.REPEATED)
+
+        return _each(job_ids, act)
+
+    def delete(self, job_ids: Sequence[int]) -> Iterator[Part]:
+        """Delete jobs.
+
+        A job that another one has as a child is tried again after that one was deleted.
+        """
+        pending = list(job_ids)
+        while pending:
+            refused: list[tuple[int, Problem]] = []
+            for part in chunks(pending, DELETE_BATCH):
+                deleted, problems = self._delete(part)
+                refused += problems
+                if deleted:
+                    done = Counter({Outcome.DONE: len(deleted)})
+                    yield Part(done, cancelled=sum(deleted))
+            if len(refused) == len(pending):
+                yield _refused([problem for _, problem in refused])
+                return
+            pending = [job_id for job_id, _ in refused]
+
+    def _delete(self, job_ids: Sequence[int]) -> tuple[list[int], list[tuple[int, Problem]]]:
+        """Delete jobs together, or else one by one.
+
+        Returns how many planned runs of each deleted job that cancelled, and the refusals by id.
+        """
+        try:
+            return list(self._jobs.delete(job_ids).values()), []
+        except Problem as problem:
+            if len(job_ids) == 1:
+                return [], [(job_ids[0], problem)]
+        deleted: list[int] = []
+        refused: list[tuple[int, Problem]] = []
+        for job_id in job_ids:
+            cancelled, problems = self._delete([job_id])
+            deleted += cancelled
+            refused += problems
+        return deleted, refused
+
+
+class _Done(NamedTuple):
+    """What became of one job, and how many of its planned runs were cancelled."""
+
+    outcome: Outcome
+    cancelled: int = 0
+
+
+def _each(job_ids: Sequence[int], act: Callable[[int], _Done]) -> Iterator[Part]:
+    for part in chunks(job_ids, PART):
+        counts, problems, cancelled = Counts(), [], 0
+        for job_id in part:
+            try:
+                done = act(job_id)
+                counts[done.outcome] += 1
+                cancelled += done.cancelled
+            except Problem as problem:
+                problems.append(problem)
+        refused = _refused(problems)
+        yield Part(counts + refused.counts, refused.problems, cancelled)
+
+
+def _refused(problems: Sequence[Problem]) -> Part:
+    unknown = sum(problem.code.kind is ProblemKind.UNKNOWN for problem in problems)
+    counts = {Outcome.UNKNOWN: unknown, Outcome.REFUSED: len(problems) - unknown}
+    known = (problem for problem in problems if problem.code.kind is not ProblemKind.UNKNOWN)
+    return Part(Counter(counts), tuple(known))
+
+
+def _switched(is_changed: bool) -> _Done:
+    return _Done(Outcome.DONE if is_changed else Outcome.NOTHING)
+
+
+class ClearingCommands:
+    """Clears runs."""
+
+    def __init__(self, context: CommandContext) -> None:
+        self._context = context
+
+    def clear(
+        self,
+        criteria: ClearingCriteria,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[int], None] = lambda _count: None,
+    ) -> int:
+        """Delete final runs in small steps; return how many.
+
+        `on_progress` is called after each step with the count so far. With `dry_run`, runs are
+        only counted. Runs that come due later are kept, so it ends however busy the cluster is.
+
+        Raises:
+            Problem: the criteria name an app or job that does not exist for the actor.
+
+        """
+        self._context.write(
+            Right.OPERATE, lambda session: self._note_clearing(session, criteria, dry_run=dry_run)
+        )
+        database, setting = self._context.database, self._context.timezone
+        # Cleared runs are added to the days that the schedulers have counted.
+        days = CalendarDays(database.read(lambda session: cluster_zone(session, setting)))
+        now_ms = self._context.now_ms()
+        if criteria.before_ms is None and not criteria.keep:
+            # Due times are stored in whole seconds.
+            criteria = replace(criteria, keep=None, before_ms=now_ms + 1_000)
+        clearing = Clearing(
+            database,
+            criteria,
+            by=self._context.actor.who,
+            days=days,
+            now_ms=now_ms,
+            dry_run=dry_run,
+        )
+        return clear_all(clearing, now_ms, on_progress=on_progress)
+
+    def _note_clearing(
+        self, session: Session, criteria: ClearingCriteria, *, dry_run: bool
+    ) -> None:
+        app_id = criteria.app_id
+        if criteria.job_id is not None:
+            job = session.get(Job, criteria.job_id)
+            app_id = job.app_id if job else None
+        if not self._context.actor.knows(app_id):
+            raise Problem(Code.NOTHING_TO_CLEAR)
+        if not dry_run:
+            wanted = {name: value for name, value in asdict(criteria).items() if value is not None}
+            now_ms = self._context.now_ms()
+            self._context.note(session, Action.RUN_CLEAR, "runs", 0, now_ms, after=wanted)
