@@ -24,10 +24,6 @@ from warren.scheduler.commands.business_day.limits import apply_limits
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.job_edits import CREATED, UNCHANGED, Applied, ChangeAction
-from warren.scheduler.commands.job_files.calendar_section import (
-    foresee_calendars,
-    store_calendars,
-)
 from warren.scheduler.commands.job_files.preview import (
     Change,
     JobFile,
@@ -37,9 +33,11 @@ from warren.scheduler.commands.job_files.preview import (
     app_changes,
     deletion,
     family_of,
+    foresee_calendars,
     job_change,
     limit_changes,
     parts,
+    store_calendars,
     write_app,
 )
 from warren.scheduler.commands.new_jobs import NewJobs

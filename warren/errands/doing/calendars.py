@@ -5,7 +5,7 @@ from warren.jobfile.apply import change_parts, changed_of
 from warren.jobfile.reader import read_job_files
 from warren.jobfile.sources import Source
 from warren.route_plugins import route_names
-from warren.scheduler.commands.job_files.calendar_section import (
+from warren.scheduler.commands.job_files.preview import (
     foresee_calendars,
     store_calendars,
 )
