@@ -14,8 +14,7 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why, Words, from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.end import End
-from warren.scheduler.completion.flow_ends import NodeEnd, node_ends
-from warren.scheduler.completion.flow_judgement import JudgedFlow, NodePlanner
+from warren.scheduler.completion.flow_judgement import JudgedFlow, NodeEnd, NodePlanner, node_ends
 from warren.scheduler.completion.node_alarms import NodeOfFlow, store_node_alarms
 from warren.scheduler.completion.transition import Won
 from warren.scheduler.flows.graph import Graph

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why
 from warren.scheduler.completion.completion import Completion, RunEnder, Tally
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.completion.flow_ends import NodeEnd, ends_of_ticks
+from warren.scheduler.completion.flow_judgement import NodeEnd, ends_of_ticks
 from warren.scheduler.flows.judge import Outcome
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
