@@ -15,9 +15,8 @@ from warren.broker.reasons.codes import Words, from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End
-from warren.scheduler.completion.flow_runs import FlowRuns, FlowWork, is_flow
+from warren.scheduler.completion.flow_runs import FlowRuns, FlowWork, NodeOfFlow, is_flow
 from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
-from warren.scheduler.completion.node_alarms import NodeOfFlow
 from warren.scheduler.completion.retry_policy import (
     NO_FAILURE,
     is_withdrawn,

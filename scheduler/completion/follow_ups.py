@@ -24,7 +24,7 @@ from warren.scheduler.alarms.events import (
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion import run_webhooks
 from warren.scheduler.completion.end import End, TickEnd, tick_end
-from warren.scheduler.completion.node_alarms import (
+from warren.scheduler.completion.flow_runs import (
     NodeOfFlow,
     flow_alarms,
     node_message,
