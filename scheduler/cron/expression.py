@@ -28,12 +28,15 @@ from warren.scheduler.cron.cron_fields import (
     MONTH,
     SECOND,
     YEAR,
+    DayRule,
     Field,
+    MonthDays,
     Span,
     echo,
+    month_rule,
     spans,
+    week_rule,
 )
-from warren.scheduler.cron.days import DayRule, MonthDays, month_rule, week_rule
 from warren.scheduler.cron.wall_clock import ClockChange, WallClock, load_zone
 from warren.scheduler.problems import Code, Problem
 

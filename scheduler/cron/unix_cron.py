@@ -15,11 +15,13 @@ from warren.scheduler.cron.cron_fields import (
     MINUTE,
     MONTH,
     YEAR,
+    DayRule,
     Field,
+    MonthDays,
+    Weekdays,
     echo,
     spans,
 )
-from warren.scheduler.cron.days import DayRule, MonthDays, Weekdays
 from warren.scheduler.cron.expression import MAX_LENGTH, Cron, Days, DayTimes, Pattern
 from warren.scheduler.cron.wall_clock import WallClock, load_zone
 from warren.scheduler.problems import Code, Problem
