@@ -3,11 +3,14 @@
 One transaction claims due jobs, inserts a row for every tick in the window, and moves each job's
 watermark. A crash before the commit leaves the work to another scheduler; after it, nothing is left
 to do: the rows are the timer.
+
+A job's ticks up to then are decided in the zone of its history; from then on it continues in the
+new one. The change is recorded there, as the audit computes each tick in the zone of its time.
 """
 
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -22,7 +25,6 @@ from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
-from warren.scheduler.jobs.zone_change import ZoneChange
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
@@ -37,14 +39,91 @@ from warren.scheduler.schedules.misfire import (
     decide,
 )
 from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.registry import ZONED_KINDS
 from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql.batch import chunks
+from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import due_jobs, history
 from warren.sql.jobs.due_jobs import PARKED_MS, JobToPlan
 from warren.sql.models import SkippedTicks
 from warren.sql.run_status import LATE_MS
 from warren.sql.runs import due_runs, planning
+
+log = structlog.get_logger()
+
+
+class ZoneChange:
+    """Moves jobs from the zones of their histories into this scheduler's.
+
+    Schedulers with different zones would take jobs from each other at each tick; even then every
+    tick is decided in the zone that is recorded.
+    """
+
+    def __init__(self, database: Database, timezone: str) -> None:
+        self._database = database
+        self._timezone = timezone
+        self._is_checked = False
+
+    def check(self, *, at_ms: int) -> None:
+        """Have jobs of another zone claimed at this time; once, as later each comes up in its turn.
+
+        Their next tick is stored in the old zone, and the new one may have an earlier one.
+        """
+        if self._is_checked:
+            return
+        affected = self._database.read(
+            lambda session: history.in_other_zones(session, self._timezone, kinds=ZONED_KINDS)
+        )
+        for job_ids in chunks(affected):
+            self._make_due(job_ids, at_ms)
+        if affected:
+            log.warning("timezone_changed", timezone=self._timezone, jobs=len(affected))
+        self._is_checked = True
+
+    def of(self, session: Session, jobs: Sequence[JobToPlan]) -> dict[int, str]:
+        """Return the zone in which each of the claimed jobs' next ticks are due, by id."""
+        own = {job.id: job.timezone or self._timezone for job in jobs}
+        return own | history.zones(session, [job.id for job in jobs if _names_none(job)])
+
+    def has_left(self, job: JobToPlan, zone: str) -> bool:
+        """Whether a job is to leave the zone in which its next ticks are due."""
+        return _names_none(job) and zone != self._timezone
+
+    def goes_on(self, job: JobToPlan, plan: Plan, now_ms: int, calendars: Calendars) -> Plan:
+        """Return a plan that is not behind, with its next tick in this zone instead."""
+        watermark_ms = max(plan.watermark_ms, now_ms)
+        schedule = read_schedule(ScheduleFacts.of(job, self._timezone), calendars)
+        next_ms = schedule.next_after(watermark_ms, job.next_tick_at)
+        return replace(plan, watermark_ms=watermark_ms, next_ms=next_ms)
+
+    def record(
+        self, session: Session, moved: Iterable[tuple[JobToPlan, Plan]], now_ms: int
+    ) -> None:
+        """Record the schedules of jobs that continue here; ended ones are recorded as stopped."""
+        rows = [
+            (
+                job.id,
+                job._asdict() | {"last_tick_at": plan.watermark_ms, "next_tick_at": plan.next_ms},
+                self._timezone,
+            )
+            for job, plan in moved
+            if plan.next_ms is not None
+        ]
+        history.record_starts(session, rows, by="scheduler", now_ms=now_ms)
+
+    def _make_due(self, job_ids: Iterable[int], at_ms: int) -> None:
+        self._database.write(
+            lambda session: due_jobs.make_due(session, job_ids, kinds=ZONED_KINDS, at_ms=at_ms)
+        )
+
+
+def _names_none(job: JobToPlan) -> bool:
+    return not job.timezone and (
+        job.schedule_kind in ZONED_KINDS or job.schedule_options is not None
+    )
+
 
 #: How close a tick must be for planning to begin. Less than the window: most ticks are at full
 #: seconds, so with the whole window they would be planned just when others are to be sent.
@@ -60,8 +139,6 @@ LONG_WAIT_SECONDS = 1.0
 #: duration of the count. During a long pause there may be a million rows.
 OVERDUE_AGE_MS = 1_000
 OVERDUE_TIMES = 20
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
