@@ -20,9 +20,9 @@ from warren.scheduler.dispatch.claim import ClaimFacts, ClaimOutcome, ClaimUsage
 from warren.scheduler.dispatch.route_resolver import RouteFailed, RouteResolver
 from warren.scheduler.dispatch.workload import Workload
 from warren.scheduler.jobs.script_cache import Script
-from warren.scheduler.limits.cluster_lanes import Refuse as ClusterRefuse
-from warren.scheduler.limits.cluster_lanes import Wait as ClusterWait
 from warren.scheduler.limits.room import FullLimit, LimitRoom, NeverFits
+from warren.scheduler.limits.room import Refuse as ClusterRefuse
+from warren.scheduler.limits.room import Wait as ClusterWait
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext

@@ -8,8 +8,7 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import Block
-from warren.scheduler.limits.cluster_lanes import ClusterLane, age_of
-from warren.scheduler.limits.room import LimitNeed, LimitRoom, LimitState
+from warren.scheduler.limits.room import ClusterLane, LimitNeed, LimitRoom, LimitState, age_of
 from warren.scheduler.limits.uses import stored_uses
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.limits import holds

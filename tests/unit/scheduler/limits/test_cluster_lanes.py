@@ -5,7 +5,7 @@ from typing import Any
 
 from warren.broker.messages.values import Block
 from warren.broker.reasons.codes import Why
-from warren.scheduler.limits.cluster_lanes import ClusterLane, Refuse, Wait
+from warren.scheduler.limits.room import ClusterLane, Refuse, Wait
 
 DISCARDED = Refuse(Why.DISCARDED_IN_CLUSTER())
 OUTDATED = Refuse(Why.OUTDATED_IN_CLUSTER())
