@@ -15,7 +15,7 @@ from warren.scheduler.flows.graph_parser import parse
 from warren.scheduler.jobs.field_kinds import LimitNames
 from warren.scheduler.jobs.rules import in_short, process_of
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
-from warren.scheduler.limits.uses import use_texts
+from warren.scheduler.limits.specs import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as

@@ -26,7 +26,7 @@ from warren.scheduler.jobs.spec import (
     JobSpec,
     in_group,
 )
-from warren.scheduler.limits.uses import MAX_LIMITS, parse_use
+from warren.scheduler.limits.specs import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.built_in_routes import Route
 from warren.scheduler.schedules.facts import ScheduleFacts

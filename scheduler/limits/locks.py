@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import Block
 from warren.scheduler.limits.room import ClusterLane, LimitNeed, LimitRoom, LimitState, age_of
-from warren.scheduler.limits.uses import stored_uses
+from warren.scheduler.limits.specs import stored_uses
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.limits import holds
 from warren.sql.limits.holds import Holder, LimitRow

@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Actor
 from warren.scheduler.limits.room import LimitState
-from warren.scheduler.limits.specs import LimitSpec, spec_of
-from warren.scheduler.limits.uses import stored_uses
+from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
 from warren.sql.limits import holds, limits, usage
 from warren.sql.limits.limits import LimitedJob
 from warren.sql.limits.usage import HoldingRun

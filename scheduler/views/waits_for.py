@@ -9,7 +9,7 @@ from warren.broker import durations
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.scheduler.actor import Actor
 from warren.scheduler.limits.room import LimitState
-from warren.scheduler.limits.uses import stored_uses
+from warren.scheduler.limits.specs import stored_uses
 from warren.scheduler.views.limit_view import HolderView, holder_view
 from warren.sql.limits import holds, usage
 from warren.sql.listings.recent import DetailedRun

@@ -33,7 +33,7 @@ from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.field_kinds import LimitNames, Number
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
-from warren.scheduler.limits.uses import use_texts
+from warren.scheduler.limits.specs import use_texts
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions

@@ -10,8 +10,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.locks import count_going
-from warren.scheduler.limits.specs import LimitSpec, spec_of
-from warren.scheduler.limits.uses import stored_uses
+from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import jobs
 from warren.sql.limits import holds, limits
