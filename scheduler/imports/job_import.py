@@ -4,8 +4,10 @@ Children may be in other apps, so all links are made at the end, in a transactio
 Until then jobs with children count as incomplete, so after a crash the next import makes the links.
 """
 
+import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
@@ -18,7 +20,7 @@ from warren.scheduler.commands.job_changes import JobChanges
 from warren.scheduler.commands.new_jobs import new_job
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.commands.scripts import apply_script
-from warren.scheduler.imports.child_links import LinkImport, LinkReport
+from warren.scheduler.flows.circles import find_circle
 from warren.scheduler.imports.decisions import (
     AppStep,
     Decider,
@@ -35,13 +37,280 @@ from warren.scheduler.imports.items import (
     ImportItems,
     Outcome,
 )
-from warren.scheduler.jobs.audit_records import record_of
+from warren.scheduler.jobs.audit_records import CHILDREN, record_of, record_of_children
 from warren.scheduler.jobs.script_cache import script_type
+from warren.sql.accounts import audit_log
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
+from warren.sql.instants import at
 from warren.sql.jobs import child_links, jobs
 from warren.sql.models import App, Job, ScriptVersion
 from warren.sql.registry import apps
+
+#: How many of a job's entries in the audit log are searched for its earlier children.
+MAX_UPDATES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """What linking did, or would do.
+
+    Attributes:
+        words: what to report with a job's outcome, by the job's id at the source.
+        further: jobs of other apps that get children, and jobs that get other children than at the
+            source.
+
+    """
+
+    words: Mapping[int, str]
+    further: Sequence[Outcome]
+
+
+class LinkImport:
+    """Links the jobs of one source, in the caller's transaction."""
+
+    def __init__(self, context: CommandContext, source: str) -> None:
+        self._context = context
+        self._source = source
+
+    def preview(
+        self, session: Session, steps: Sequence[JobStep], others: Sequence[ImportedJob]
+    ) -> LinkReport:
+        """Return what `write` would do after these steps, without writing anything."""
+        known = origins.read(session, self._source, JOB) if steps or others else {}
+        new = {
+            step.item.source_id: Origin(
+                step.item.source_id, step.target_id, incomplete(step.item.fingerprint), ""
+            )
+            for step in steps
+            if step.is_written
+        }
+        links = self._links(session, [*steps, *_steps_of(others, known)], known | new, new)
+        return _report(links, steps)
+
+    def write(
+        self, session: Session, steps: Sequence[JobStep], others: Sequence[ImportedJob]
+    ) -> LinkReport:
+        """Set the children of imported jobs, and record that these are completely imported.
+
+        A child that is not imported yet is linked by the import that brings it in, also if it has
+        left its parent among the `others`, the jobs of other apps. A job that was edited here
+        meanwhile only gets children that it never had here. Those of a job whose children would
+        make a circle with links made here stay as they are, and deleted children are left out.
+        """
+        child_links.lock(session)
+        known = origins.read(session, self._source, JOB) if steps or others else {}
+        # A session drops unreferenced objects, and every job's audit log entry needs its app.
+        held = origins.apps(session)
+        links = self._links(session, [*steps, *_steps_of(others, known)], known, {})
+        sound = [link for link in links if link.job is not None and not link.circle]
+        self._link(session, sound)
+        completed = [
+            known[link.step.item.source_id]._replace(
+                source_fingerprint=link.children.fingerprint, target_fingerprint=link.fingerprint
+            )
+            for link in sound
+        ]
+        origins.write(session, self._source, JOB, completed, now_ms=self._context.now_ms())
+        del held
+        return _report(links, steps)
+
+    def _links(
+        self,
+        session: Session,
+        steps: Sequence[JobStep],
+        known: Mapping[int, Origin],
+        new: Mapping[int, Origin],
+    ) -> list["_Link"]:
+        """Decide about the children of jobs that are not completely imported.
+
+        `known` are the origins of all jobs, `new` those of jobs that are not written yet.
+        """
+        unlinked = [step for step in steps if _is_unlinked(step, known.get(step.item.source_id))]
+        stored = origins.jobs(session, [step.target_id for step in unlinked])
+        child_ids = {child for step in unlinked for child in step.item.child_ids}
+        targets = {known[child].target_id for child in child_ids if child in known}
+        existing = {*origins.app_ids(session, targets), *(link.target_id for link in new.values())}
+        graph = child_links.children(session, child_links.with_children(session))
+        links = []
+        for step in unlinked:
+            job, origin = stored.get(step.target_id), known[step.item.source_id]
+            is_new = step.item.source_id in new
+            if job is None and not is_new:
+                continue  # somebody has just deleted it
+            children, before = (
+                _children_of(step.item, known, existing),
+                graph.get(origin.target_id, ()),
+            )
+            wanted, fingerprint = children.ids, ""
+            if job is not None and not is_new:
+                fingerprint = job_fingerprint(job, step.spec.app, before)
+                if fingerprint != origin.target_fingerprint:
+                    once = _had_once(session, job.id)
+                    wanted = (*before, *(c for c in wanted if c not in before and c not in once))
+                    fingerprint = origin.target_fingerprint
+                else:
+                    fingerprint = job_fingerprint(job, step.spec.app, wanted)
+            circle = _circle_with(graph, origin.target_id, wanted)
+            links.append(
+                _Link(step, job, children, before, wanted, tuple(circle or ()), fingerprint)
+            )
+        return links
+
+    def _link(self, session: Session, links: Iterable["_Link"]) -> None:
+        now_ms = self._context.now_ms()
+        changed = [(link.job, link) for link in links if link.job is not None and link.changes]
+        for job, _ in changed:
+            job.update_time = at(now_ms)
+        child_links.set_children(session, [(job, link.wanted) for job, link in changed])
+        for job, link in changed:
+            self._context.note_job(
+                session,
+                Action.JOB_UPDATE,
+                job,
+                now_ms,
+                before=record_of_children(link.before),
+                after=record_of_children(link.wanted),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Link:
+    """The decision about the children of one job.
+
+    Attributes:
+        job: None in a preview, while the job is not here.
+        before: the ids of its current children here.
+        wanted: the ids of those that it is to have.
+        circle: the jobs of the circle that these would make; then they stay as they are.
+        fingerprint: of the job here after its import.
+
+    """
+
+    step: JobStep
+    job: Job | None
+    children: "_Children"
+    before: tuple[int, ...]
+    wanted: tuple[int, ...]
+    circle: tuple[int, ...]
+    fingerprint: str
+
+    @property
+    def changes(self) -> bool:
+        """Whether the job gets other children."""
+        return self.before != self.wanted and not self.circle
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """The state here of the children that an item has at the source.
+
+    Attributes:
+        ids: of those that exist here.
+        deleted: the ids there of those that were deleted here.
+        missing: the ids there of those that were not imported yet.
+        fingerprint: of the item; incomplete if a child was not imported yet.
+
+    """
+
+    ids: tuple[int, ...]
+    deleted: tuple[int, ...]
+    missing: tuple[int, ...]
+    fingerprint: str
+
+
+def _children_of(
+    item: ImportedJob, known: Mapping[int, Origin], existing: Container[int]
+) -> _Children:
+    imported = [known[child] for child in item.child_ids if child in known]
+    return _Children(
+        ids=tuple(child.target_id for child in imported if child.target_id in existing),
+        deleted=tuple(child.source_id for child in imported if child.target_id not in existing),
+        missing=tuple(child for child in item.child_ids if child not in known),
+        fingerprint=item.fingerprint
+        if len(imported) == len(item.child_ids)
+        else incomplete(item.fingerprint),
+    )
+
+
+def _had_once(session: Session, job_id: int) -> set[int]:
+    """Return the ids of all children that a job has had here, as the audit log knows."""
+    entries = audit_log.of_job(session, job_id, (Action.JOB_UPDATE,), limit=MAX_UPDATES)
+    texts = (
+        str(json.loads(values or "{}").get(CHILDREN) or "")
+        for entry in entries
+        for values in (entry.before, entry.after)
+    )
+    return {int(child_id) for text in texts for child_id in text.split(",") if child_id.isdecimal()}
+
+
+def _steps_of(others: Iterable[ImportedJob], known: Mapping[int, Origin]) -> list[JobStep]:
+    """Return the steps that leave jobs as they are but for children still to come."""
+    return [
+        JobStep(
+            action=ImportAction.UNCHANGED,
+            item=item,
+            target_id=known[item.source_id].target_id,
+            spec=item.spec,
+        )
+        for item in others
+        if item.source_id in known
+    ]
+
+
+def _report(links: Iterable[_Link], steps: Iterable[JobStep]) -> LinkReport:
+    of_this_import = {step.item.source_id for step in steps}
+    words, further = {}, []
+    for link in links:
+        if link.circle:
+            path = " -> ".join(map(str, link.circle))
+            said = f"its children stay as they are; with the new ones: {path}"
+            further.append(_outcome(link.step, said))
+            continue
+        parts = []
+        if link.changes:
+            parts.append(f"its children: {', '.join(map(str, link.wanted)) or 'none'}")
+        if link.children.missing:
+            missing = ", ".join(map(str, link.children.missing))
+            parts.append(f"linked once they are imported: {missing}")
+        words[link.step.item.source_id] = "; ".join(parts)
+        if link.changes and link.step.item.source_id not in of_this_import:
+            further.append(_outcome(link.step, "; ".join(parts), ImportAction.UPDATE))
+        further += [
+            _outcome(link.step, f"its child {child} was deleted here and is not linked")
+            for child in link.children.deleted
+        ]
+    return LinkReport(words, further)
+
+
+def _circle_with(
+    graph: dict[int, tuple[int, ...]], job_id: int, children: tuple[int, ...]
+) -> Sequence[int] | None:
+    """Give a job these children in the graph, unless they make a circle, which is returned."""
+    before = graph.get(job_id, ())
+    if before == children:
+        return None
+    graph[job_id] = children
+    circle = find_circle(job_id, graph)
+    if circle:
+        graph[job_id] = before
+    return circle
+
+
+def _is_unlinked(step: JobStep, origin: Origin | None) -> bool:
+    return origin is not None and origin.source_fingerprint == incomplete(step.item.fingerprint)
+
+
+def _outcome(step: JobStep, words: str, action: ImportAction = ImportAction.CONFLICT) -> Outcome:
+    return Outcome(
+        action=action,
+        what=JOB,
+        source_id=step.item.source_id,
+        target_id=step.target_id,
+        name=f"{step.spec.app}/{step.spec.name}",
+        words=words,
+    )
+
 
 _REASON = 512
 
