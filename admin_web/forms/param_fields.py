@@ -17,7 +17,7 @@ from typing import Any
 from flask_babel import gettext
 from werkzeug.datastructures import MultiDict
 
-from warren.scheduler.jobs.param_schema import Schema, resolved, shown
+from warren.scheduler.jobs.typed_params import Schema, resolved, shown
 from warren.scheduler.problems import Code, Problem
 
 #: What the names of the controls begin with.

@@ -22,7 +22,7 @@ from warren.admin_web.forms.param_fields import (
     value_of,
 )
 from warren.admin_web.language.labels import problem_text
-from warren.scheduler.jobs.param_schema import Schema, param_problems, resolved
+from warren.scheduler.jobs.typed_params import Schema, param_problems, resolved
 from warren.scheduler.problems import Code, Problem, Refused
 
 #: The name of the hidden field that says what was sent: the fields, or the param's text.
