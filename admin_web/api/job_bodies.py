@@ -9,9 +9,8 @@ import msgspec
 from warren.admin_web.api.bodies import FieldErrors
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
-from warren.scheduler.flows.graph import Graph
-from warren.scheduler.flows.graph_parser import FIELD as FLOW
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import FIELD as FLOW
+from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs.field_kinds import LimitNames
 from warren.scheduler.jobs.rules import in_short, process_of
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group

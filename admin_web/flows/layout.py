@@ -10,8 +10,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
-from warren.scheduler.flows.graph import Condition, Graph
-from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.flows.graph import Condition, Graph, stored_graph
 
 BOX_WIDTH, BOX_HEIGHT = 176, 46
 COLUMN_GAP, ROW_GAP = 68, 14

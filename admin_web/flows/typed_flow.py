@@ -11,8 +11,7 @@ from warren.admin_web.flows.layout import Box, Drawing, draw
 from warren.admin_web.flows.picture import Mark, Picture, picture
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.services import FlowTexts
-from warren.scheduler.flows.graph import Graph, Join, Node
-from warren.scheduler.flows.graph_parser import FIELD, MAX_BYTES, parse
+from warren.scheduler.flows.graph import FIELD, MAX_BYTES, Graph, Join, Node, parse
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.problems import Code, Problem, Refused
 

@@ -31,7 +31,7 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
 from warren.scheduler.commands.runs import KillOutcome
-from warren.scheduler.flows.graph_parser import NAME_LENGTH
+from warren.scheduler.flows.graph import NAME_LENGTH
 from warren.scheduler.flows.repetition import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view

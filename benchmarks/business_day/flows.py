@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from benchmarks.business_day.load import Spent, measure
 from benchmarks.stack import APP, Stack
 from benchmarks.table import Row
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 
 #: Jobs that the nodes run, in turn.

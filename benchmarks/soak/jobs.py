@@ -7,7 +7,7 @@ from typing import Any
 
 from benchmarks.soak import book
 from benchmarks.soak.flows import SoakFlow, new_flow
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 
 APP = "soak"

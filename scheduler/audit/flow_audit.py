@@ -11,8 +11,7 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.audit.tally import Tallies
 from warren.scheduler.completion.end import tick_end
-from warren.scheduler.flows.graph import Graph, Node
-from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.flows.graph import Graph, Node, stored_graph
 from warren.scheduler.flows.judge import Outcome, judge
 from warren.scheduler.problems import Refused
 from warren.sql.batch import chunks

@@ -22,8 +22,7 @@ from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodeEnd, NodePlanner, node_ends
 from warren.scheduler.completion.transition import Won
-from warren.scheduler.flows.graph import Graph, NodeRetry
-from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.flows.graph import Graph, NodeRetry, stored_graph
 from warren.scheduler.flows.judge import Outcome
 from warren.scheduler.flows.repetition import FlowPart, repeated
 from warren.scheduler.problems import Refused, explanation, fault_of

@@ -6,8 +6,7 @@ from typing import Any
 
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import Expectations
-from warren.scheduler.flows.graph import Graph
-from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.flows.graph import Graph, stored_graph
 from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.options import ScheduleOptions
 

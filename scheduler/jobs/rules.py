@@ -10,8 +10,8 @@ from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.app_names import is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectations
+from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import MAX_NODES
-from warren.scheduler.flows.graph_parser import FIELD as FLOW
 from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Tags
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.param_templates import sample_param

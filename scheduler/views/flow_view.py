@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.flows.graph import Condition, Graph, Join, Node
-from warren.scheduler.flows.graph_parser import stored_graph
+from warren.scheduler.flows.graph import Condition, Graph, Join, Node, stored_graph
 from warren.scheduler.flows.judge import Outcome, is_true
 from warren.scheduler.problems import Refused
 from warren.scheduler.views.to_json import to_json

@@ -5,7 +5,7 @@ from typing import Any
 from sqlalchemy import insert, select, update
 
 from tests.support.stored_rows import Rows
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.sql.jobs import flow_links
 from warren.sql.models import FlowNode, Job, Run, ScriptVersion
 from warren.sql.models.jobs import FLOW_TYPE

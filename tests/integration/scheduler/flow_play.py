@@ -11,7 +11,7 @@ from tests.support.sql_rows import put
 from warren.broker.reasons.codes import Words
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.completion.end import End
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.models import FlowNode, Run
 from warren.sql.run_status import OPEN, RunStatus

@@ -18,7 +18,7 @@ from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem

@@ -17,8 +17,7 @@ from warren.jobfile.yaml_reader import (
     whole_number,
 )
 from warren.jobfile.yaml_tree import line_of
-from warren.scheduler.flows.graph import Graph
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.problems import Refused
 
 _SCALARS: Mapping[str, Read] = {"bool": boolean, "int": whole_number, "float": share}

@@ -14,7 +14,7 @@ from warren.admin_web.flows.layout import (
     Drawing,
     draw,
 )
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 
 
 def drawn(flow: dict[str, Any]) -> Drawing:

@@ -2,8 +2,14 @@
 
 import pytest
 
-from warren.scheduler.flows.graph import Condition, Join, NodeRetry, certainly_over
-from warren.scheduler.flows.graph_parser import parse, stored_graph
+from warren.scheduler.flows.graph import (
+    Condition,
+    Join,
+    NodeRetry,
+    certainly_over,
+    parse,
+    stored_graph,
+)
 from warren.scheduler.problems import Code, Refused
 
 FLOW = {

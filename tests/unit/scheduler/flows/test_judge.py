@@ -5,8 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from warren.scheduler.flows.graph import Condition, Graph, Join, Node, certainly_over
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import Condition, Graph, Join, Node, certainly_over, parse
 from warren.scheduler.flows.judge import FalseEdge, FlowEnd, Outcome, Verdict, judge, unhandled
 
 SUCCEEDED, FAILED = Outcome.SUCCEEDED, Outcome.FAILED

@@ -6,8 +6,7 @@ from typing import Any
 import pytest
 
 from warren.scheduler.expectations.expectations import Expectations
-from warren.scheduler.flows.graph import Graph
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs.field_kinds import Secret
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec, changed, columns_of

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from warren.broker.messages.values import Catalogue, HandlerFacts
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.views.blockers import MAX_JOBS, Blockers, blocker_json

@@ -8,7 +8,7 @@ import pytest
 from warren.errors import JobFileError
 from warren.jobfile.export import job_file
 from warren.jobfile.reader import read_job_file
-from warren.scheduler.flows.graph_parser import parse
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 
 NOW_MS = 1_790_000_000_000  # September 2026
