@@ -32,7 +32,7 @@ from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.flows.graph import NAME_LENGTH
-from warren.scheduler.flows.repetition import FlowPart
+from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.run_progress import run_progress

@@ -23,8 +23,7 @@ from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodeEnd, NodePlanner, node_ends
 from warren.scheduler.completion.transition import Won
 from warren.scheduler.flows.graph import Graph, NodeRetry, stored_graph
-from warren.scheduler.flows.judge import Outcome
-from warren.scheduler.flows.repetition import FlowPart, repeated
+from warren.scheduler.flows.judge import FlowPart, Outcome, repeated
 from warren.scheduler.problems import Refused, explanation, fault_of
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import JobRecipients, NewAlarm

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from sqlalchemy.orm import Session
 
 from warren.scheduler.completion.flow_runs import FlowRuns
-from warren.scheduler.flows.repetition import FlowPart
+from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
