@@ -46,10 +46,9 @@ from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.drainer import Drainer
-from warren.scheduler.membership.executor_queues import ExecutorQueues
 from warren.scheduler.membership.load_recorder import LoadRecorder
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY, Presence
-from warren.scheduler.membership.registrar import Registrar
+from warren.scheduler.membership.registrar import ExecutorQueues, Registrar
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
