@@ -45,7 +45,6 @@ from warren.scheduler.dispatch.workload import LIMIT, Workload
 from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
-from warren.scheduler.membership.drainer import Drainer
 from warren.scheduler.membership.load_recorder import LoadRecorder
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY, Presence
 from warren.scheduler.membership.registrar import ExecutorQueues, Registrar
@@ -56,9 +55,9 @@ from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics.recorder import METRICS_JOBS, MetricsRecorder
 from warren.scheduler.node_context import Connections, Counters, NodeContext
 from warren.scheduler.recovery.flow_keeper import FlowKeeper
-from warren.scheduler.recovery.killer import Killer
 from warren.scheduler.recovery.reaper import Reaper
 from warren.scheduler.recovery.reconciler import Reconciler
+from warren.scheduler.recovery.requests import Drainer, Killer
 from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.cleaner import Cleaner
 from warren.scheduler.retention.reporter import Reporter
