@@ -64,9 +64,8 @@ from warren.scheduler.retention.reporter import Reporter
 from warren.scheduler.rounds import pending_work
 from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, JobWatch, Loop, WakeUp
 from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
-from warren.scheduler.routing.choice import Router
 from warren.scheduler.routing.probes import Probes
-from warren.scheduler.routing.routes import with_added
+from warren.scheduler.routing.routes import Router, with_added
 from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.scheduler.triggers.messages import TriggerMessages
 from warren.scheduler.triggers.publisher import TriggerPublisher

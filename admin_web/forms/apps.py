@@ -17,7 +17,7 @@ from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems
 from warren.scheduler.jobs.rules import check_addresses, check_title
 from warren.scheduler.jobs.spec import AppSpec
-from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.routes import Route
 from warren.sql.models import App
 from warren.sql.registry import apps
 

@@ -12,7 +12,7 @@ from warren.broker.messages.values import Block, ProcessUse, ScriptLanguage
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
 from warren.scheduler.jobs.places import module_of
 from warren.scheduler.jobs.script_cache import language_of
-from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule

@@ -12,9 +12,8 @@ from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.limits.room import FullLimit
 from warren.scheduler.membership.catalogues import Abilities, Need
 from warren.scheduler.metrics.run_counts import Ended
-from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probes import Undecided
-from warren.scheduler.routing.routes import Asked, Decision
+from warren.scheduler.routing.routes import Asked, Decision, Memory
 from warren.scheduler.triggers.messages import RoutedTrigger
 from warren.sql.explanation import Explanation
 from warren.sql.models.jobs import DEFAULT_ROUTE

@@ -14,10 +14,9 @@ from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.routing import routes
-from warren.scheduler.routing.choice import Choice, Memory, Router, RouteRequest
 from warren.scheduler.routing.probe_answers import Candidates
 from warren.scheduler.routing.probes import Probes, Undecided
-from warren.scheduler.routing.routes import Asked, Decision
+from warren.scheduler.routing.routes import Asked, Choice, Decision, Memory, Router, RouteRequest
 from warren.sql.jobs.jobs import JobToRun
 from warren.sql.models.jobs import DEFAULT_ROUTE
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun

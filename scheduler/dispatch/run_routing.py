@@ -27,11 +27,9 @@ from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
-from warren.scheduler.routing.built_in_routes import Route
-from warren.scheduler.routing.choice import Choice, RouteRequest
 from warren.scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
 from warren.scheduler.routing.probes import Undecided
-from warren.scheduler.routing.routes import Asked
+from warren.scheduler.routing.routes import Asked, Choice, Route, RouteRequest
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.jobs import JobToRun

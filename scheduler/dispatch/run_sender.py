@@ -45,10 +45,9 @@ from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.uptime import due_times
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
-from warren.scheduler.routing.built_in_routes import memory_of_underway, underway
-from warren.scheduler.routing.choice import Memory
 from warren.scheduler.routing.probe_answers import UNDERWAY_SECONDS
 from warren.scheduler.routing.probes import Probes
+from warren.scheduler.routing.routes import Memory, memory_of_underway, underway
 from warren.scheduler.triggers.messages import RoutedTrigger, rank_of
 from warren.scheduler.triggers.publisher import TriggerPublisher
 from warren.sql.jobs import history, jobs, route_memory

@@ -28,7 +28,7 @@ from warren.scheduler.jobs.spec import (
 )
 from warren.scheduler.limits.specs import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
-from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import CALENDAR_PATTERN

@@ -29,7 +29,7 @@ from warren.scheduler.jobs.field_kinds import (
     TimeZone,
     Webhook,
 )
-from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import NO_OPTIONS, ScheduleOptions

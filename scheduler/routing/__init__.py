@@ -1,5 +1,5 @@
 """Which executor a run goes to: eleven routes, added ones, and the probes they need."""
 
-from warren.scheduler.routing.built_in_routes import consistent_hash
+from warren.scheduler.routing.routes import consistent_hash
 
 __all__ = ["consistent_hash"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from warren.broker.messages.to_scheduler import Answer, IdleBeatAnswer
 from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Reason, Why, Words, from_json
-from warren.scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
+from warren.scheduler.routing.routes import Probe, ProbeAnswer, Router, RouteRequest
 
 #: How long an answer is valid, and how long silence is: longer, so that a frozen executor does not
 #: hold jobs back again and again. It is asked again meanwhile.

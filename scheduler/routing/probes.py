@@ -17,8 +17,8 @@ from warren.broker.messages.to_executor import Beat, IdleBeat
 from warren.broker.messages.to_scheduler import Answer
 from warren.broker.messages.values import Boot
 from warren.broker.rpc import AddressedQuestion, Requester
-from warren.scheduler.routing.choice import Probe, Router, RouteRequest
 from warren.scheduler.routing.probe_answers import AskedAt, Candidates, ProbeAnswers, Sent
+from warren.scheduler.routing.routes import Probe, Router, RouteRequest
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,7 @@ from warren.broker.reasons.codes import Reason, Why, Words
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.routing import routes
-from warren.scheduler.routing.built_in_routes import Route
-from warren.scheduler.routing.choice import RouteRequest
+from warren.scheduler.routing.routes import Route, RouteRequest
 from warren.scheduler.views.process_view import (
     ExecutorView,
     executor_views,

@@ -7,7 +7,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from warren.broker.messages.to_scheduler import Ailment
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.routes import Route
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 

@@ -9,7 +9,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.routing.built_in_routes import consistent_hash
+from warren.scheduler.routing.routes import consistent_hash
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus

@@ -4,8 +4,7 @@ from random import Random
 
 import pytest
 
-from warren.scheduler.routing.choice import Choice, Router, RouteRequest
-from warren.scheduler.routing.routes import Asked, decide
+from warren.scheduler.routing.routes import Asked, Choice, Router, RouteRequest, decide
 
 ABC = ("a", "b", "c")
 

@@ -9,11 +9,18 @@ import pytest
 from warren.broker.messages.to_executor import Beat, IdleBeat
 from warren.broker.messages.to_scheduler import Answer, BeatAnswer, IdleBeatAnswer
 from warren.broker.rpc import AddressedQuestion
-from warren.scheduler.routing.built_in_routes import Route
-from warren.scheduler.routing.choice import Probe, ProbeAnswer, Router, RouteRequest
 from warren.scheduler.routing.probe_answers import Candidates
 from warren.scheduler.routing.probes import Probes, Undecided
-from warren.scheduler.routing.routes import BUILT_IN, Choice, choose
+from warren.scheduler.routing.routes import (
+    BUILT_IN,
+    Choice,
+    Probe,
+    ProbeAnswer,
+    Route,
+    Router,
+    RouteRequest,
+    choose,
+)
 
 BOOTS = {"a": "boot-a", "b": "boot-b", "c": "boot-c"}
 AMONG = Candidates("demo", BOOTS)

@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.broker.reasons.codes import Why
-from warren.scheduler.routing.built_in_routes import consistent_hash
 from warren.scheduler.routing.routes import (
     BUILT_IN,
     Choice,
@@ -23,6 +22,7 @@ from warren.scheduler.routing.routes import (
     Router,
     RouteRequest,
     choose,
+    consistent_hash,
     with_added,
 )
 
