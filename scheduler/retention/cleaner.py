@@ -11,11 +11,11 @@ import structlog
 
 from warren.scheduler.retention.clearing import Clearing, StepSize
 from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
-from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
 from warren.sql.jobs import backfills
 from warren.sql.registry import catalogues, presence
+from warren.sql.registry.cluster import LeaseHolder
 
 LEASE = "retention"
 POLL_SECONDS = 5.0

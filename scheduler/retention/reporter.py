@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
 from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
-from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.sql.engine import Database
 from warren.sql.instants import at
 from warren.sql.models import DayReport
+from warren.sql.registry.cluster import LeaseHolder
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import ByApp, Cleared, add_counts
 

@@ -17,7 +17,6 @@ from warren.scheduler.alarms.events import AlarmTargets, IncidentNews
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.expectations.expectations import Expectations, Rule
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.retention.lease_holder import LeaseHolder
 from warren.scheduler.watch.looks import Findings, Look
 from warren.sql.alarms import alarms, incidents, watches
 from warren.sql.alarms.alarms import JobRecipients
@@ -26,6 +25,7 @@ from warren.sql.alarms.watches import Backlog, LongRun, WatchedJob
 from warren.sql.engine import Database
 from warren.sql.instants import MINUTE_MS
 from warren.sql.registry import pauses
+from warren.sql.registry.cluster import LeaseHolder
 from warren.sql.registry.pauses import EVERY_APP, PauseRow
 
 LEASE = "watch"

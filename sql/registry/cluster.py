@@ -7,6 +7,7 @@ from sqlalchemy import or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import insert_or_ignore, modify
+from warren.sql.engine import Database
 from warren.sql.errors import SecretMismatch
 from warren.sql.models import Cluster, Lease
 
@@ -108,3 +109,35 @@ def reset(session: Session, own: str) -> None:
 def _keep(session: Session, wanted: Sequence[str]) -> None:
     first, other = (*wanted, None)[:2]
     session.execute(update(Cluster).values(secret_fingerprint=first, other_fingerprint=other))
+
+
+#: Longer than the longest wait between two rounds of the role.
+LEASE_MS = 15_000
+
+
+class LeaseHolder:
+    """Takes and keeps a lease for one scheduler.
+
+    Args:
+        name: the lease's name.
+        node: this scheduler's name.
+        database: where leases are stored.
+
+    """
+
+    def __init__(self, name: str, *, node: str, database: Database) -> None:
+        self._name = name
+        self._node = node
+        self._database = database
+
+    def take(self, now_ms: int) -> bool:
+        """Take or renew the lease; return False while another scheduler holds it."""
+        return self._database.write(
+            lambda session: hold(
+                session, self._name, self._node, now_ms=now_ms, until_ms=now_ms + LEASE_MS
+            )
+        )
+
+    def release(self) -> None:
+        """Release the lease, so that another scheduler can take it at once."""
+        self._database.write(lambda session: release(session, self._name, self._node))

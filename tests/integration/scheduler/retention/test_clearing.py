@@ -22,9 +22,9 @@ from warren.scheduler.retention.clearing_criteria import (
     criteria_of,
     months_before,
 )
-from warren.scheduler.retention.lease_holder import LEASE_MS
 from warren.sql.models import DayReport, Purge, Run
 from warren.sql.registry import presence
+from warren.sql.registry.cluster import LEASE_MS
 from warren.sql.run_status import OPEN, Kind, RunStatus
 
 pytestmark = pytest.mark.both("deletions in chunks, in each dialect")

@@ -11,10 +11,10 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put, statements
 from warren.scheduler.retention.clearing_criteria import CalendarDays
-from warren.scheduler.retention.lease_holder import LEASE_MS
 from warren.scheduler.retention.reporter import POLL_SECONDS, Reporter
 from warren.sql.instants import at
 from warren.sql.models import AppDay, DayReport
+from warren.sql.registry.cluster import LEASE_MS
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import day_reports, purges
 from warren.sql.runs.day_reports import Cleared, Counts
