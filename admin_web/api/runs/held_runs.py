@@ -21,7 +21,7 @@ from warren.admin_web.api.runs.run_answers import (
 )
 from warren.admin_web.services import ApiServices
 from warren.scheduler.completion.end import Attempt
-from warren.scheduler.views.waits_for import in_words, waits_for
+from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import ledger, recent

@@ -9,9 +9,8 @@ from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view
-from warren.scheduler.views.limit_view import LimitView
+from warren.scheduler.views.limit_view import LimitView, in_words, waits_for
 from warren.scheduler.views.to_json import run_json
-from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.limits import usage
 from warren.views.runs import job_name
 from warren.views.terminal import relative

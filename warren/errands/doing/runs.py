@@ -6,8 +6,8 @@ from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import node_json
+from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.scheduler.views.to_json import run_json
-from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.listings.run_search import AHEAD_MS
