@@ -12,7 +12,7 @@ from warren.scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
 from warren.scheduler.dispatch.planner import BEGIN_MS
 from warren.scheduler.membership import load_recorder
 from warren.scheduler.metrics.recorder import FLUSH_SECONDS
-from warren.scheduler.retention import cleaner, reporter
+from warren.scheduler.retention import clearing, reporter
 from warren.scheduler.roles import Roles
 from warren.scheduler.rounds import pending_work
 from warren.scheduler.watch import heartbeat, watcher
@@ -120,7 +120,7 @@ class SchedulerNode:
             longest_seconds=load_recorder.POLL_SECONDS,
         )
         loops.add("metrics", roles.metrics_recorder.run_round, longest_seconds=FLUSH_SECONDS)
-        loops.add("cleaner", roles.cleaner.run_round, longest_seconds=cleaner.POLL_SECONDS)
+        loops.add("cleaner", roles.cleaner.run_round, longest_seconds=clearing.POLL_SECONDS)
         if url := roles.heartbeat_url:
             caller = HeartbeatCaller(url, is_alive=self._is_cluster_alive)
             loops.add("heartbeat url", caller.run_round, longest_seconds=heartbeat.POLL_SECONDS)

@@ -59,7 +59,7 @@ from warren.scheduler.recovery.reaper import Reaper
 from warren.scheduler.recovery.reconciler import Reconciler
 from warren.scheduler.recovery.requests import Drainer, Killer
 from warren.scheduler.recovery.rescuer import Rescuer
-from warren.scheduler.retention.cleaner import Cleaner
+from warren.scheduler.retention.clearing import Cleaner
 from warren.scheduler.retention.reporter import Reporter
 from warren.scheduler.rounds import pending_work
 from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, JobWatch, Loop, WakeUp

@@ -13,8 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put, side_by_side, statements
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.retention.cleaner import ROUND_MS, Cleaner
-from warren.scheduler.retention.clearing import Clearing, StepSize, clear_all
+from warren.scheduler.retention.clearing import ROUND_MS, Cleaner, Clearing, StepSize, clear_all
 from warren.scheduler.retention.clearing_criteria import (
     CalendarDays,
     ClearingCriteria,
