@@ -36,7 +36,7 @@ from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.limit_view import waits_for
-from warren.scheduler.views.run_progress import run_progress
+from warren.scheduler.views.to_json import run_progress
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.jobs import job_names
 from warren.sql.listings import flow_nodes, recent, run_relations, run_search

@@ -4,18 +4,23 @@ Secrets are left out: the secret part of an alarm's target, and a token's text a
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from warren.broker.messages.values import result_value
+import msgspec
+
+from warren.broker.messages.values import Progress, result_value
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import kind_of
 from warren.sql.accounts import tokens
 from warren.sql.accounts.tokens import ListedToken
 from warren.sql.alarms.alarm_listing import ListedAlarm
 from warren.sql.alarms.alarms import MAIL, AlarmStatus
+from warren.sql.alarms.incidents import ListedIncident
 from warren.sql.instants import iso
 from warren.sql.listings.recent import DetailedRun
+from warren.sql.run_status import RunStatus
 
 
 class TokenView(NamedTuple):
@@ -172,3 +177,93 @@ def run_json(run: DetailedRun, waits_for: Sequence[str] = ()) -> dict[str, Any]:
     """
     values = {"result": result_value(run.result), "progress": result_value(run.progress)}
     return to_json(run, without=PAGES_ONLY) | values | {"waits_for": [*waits_for]}
+
+
+class IncidentView(NamedTuple):
+    """An incident; `due_at` is the due time or the instant that broke the rule."""
+
+    id: int
+    app: str
+    job: str
+    rule: str
+    expected: str
+    status: str
+    due_at: int
+    opened_at: int
+    closed_at: int | None
+    closed_by: str
+    acked_at: int | None
+    acked_by: str
+    ack_note: str
+    ack_until_at: int | None
+
+
+def incident_view(listed_incident: ListedIncident) -> IncidentView:
+    """Return the view of an incident; its status is OPEN, ACKNOWLEDGED or CLOSED."""
+    is_seen = listed_incident.acked_at is not None
+    return IncidentView(
+        id=listed_incident.id,
+        app=listed_incident.app or "",
+        job=listed_incident.job or "",
+        rule=listed_incident.rule,
+        expected=listed_incident.expected,
+        status="CLOSED" if listed_incident.closed_at else "ACKNOWLEDGED" if is_seen else "OPEN",
+        due_at=listed_incident.due_at,
+        opened_at=listed_incident.opened_at,
+        closed_at=listed_incident.closed_at,
+        closed_by=listed_incident.closed_by or "",
+        acked_at=listed_incident.acked_at,
+        acked_by=listed_incident.acked_by or "",
+        ack_note=listed_incident.ack_note or "",
+        ack_until_at=listed_incident.ack_until,
+    )
+
+
+class Running(Protocol):
+    """A run, with what says how far it is."""
+
+    @property
+    def status(self) -> str: ...
+    @property
+    def progress(self) -> str | None: ...
+    @property
+    def started_at(self) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunProgress:
+    """Per cent, what is `done` of a `total`, and the time left; None if that is not known."""
+
+    percent: int | None
+    done: str
+    total: str
+    left_ms: int | None
+    text: str
+
+    def __str__(self) -> str:
+        """Return it as a line: `3 of 10 (30 %), loading`."""
+        share = "" if self.percent is None else f" ({self.percent} %)"
+        whole = f" of {self.total}" if self.total else ""
+        return f"{self.done}{whole}{share}{', ' if self.text else ''}{self.text}"
+
+
+def run_progress(run: Running, now_ms: int) -> RunProgress | None:
+    """Return how far a run is; None if it is not running, or has not said.
+
+    The time left assumes that it continues at the pace so far.
+    """
+    if run.status != RunStatus.RUNNING or not run.progress:
+        return None
+    try:
+        progress = msgspec.json.decode(run.progress, type=Progress)
+    except msgspec.MsgspecError:  # the row was changed by hand
+        return None
+    share = min(progress.done / progress.total, 1.0) if progress.total else None
+    ran_ms = now_ms - run.started_at if run.started_at else 0
+    return RunProgress(
+        percent=None if share is None else int(100 * share),
+        done=f"{progress.done:,.10g}",
+        total=f"{progress.total:,.10g}" if progress.total else "",
+        left_ms=int(ran_ms / share) - ran_ms if share and ran_ms > 0 else None,
+        text=progress.text,
+    )

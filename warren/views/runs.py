@@ -3,8 +3,7 @@
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from warren.scheduler.views.run_progress import run_progress
-from warren.scheduler.views.to_json import to_json
+from warren.scheduler.views.to_json import run_progress, to_json
 from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_messages import RunLine

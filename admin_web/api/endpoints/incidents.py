@@ -10,7 +10,7 @@ from warren.admin_web.api.paging import DEFAULT_LIMIT, Cursor, Limit, instant_ms
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.views.incident_view import IncidentView, incident_view
+from warren.scheduler.views.to_json import IncidentView, incident_view
 from warren.sql.alarms import incidents
 
 IncidentAnswer = answer_type("Incident", IncidentView)

@@ -1,8 +1,7 @@
 """Incidents: list, show and acknowledge them."""
 
 from warren.errands.desk import Desk
-from warren.scheduler.views.incident_view import IncidentView, incident_view
-from warren.scheduler.views.to_json import to_json
+from warren.scheduler.views.to_json import IncidentView, incident_view, to_json
 from warren.sql.alarms import incidents
 from warren.views.instants import read_moment, read_span
 from warren.views.terminal import relative
