@@ -9,16 +9,16 @@ from functools import cached_property
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.backfills import outcomes
+from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import (
     MAX_TICKS,
     DueTimes,
+    DueTimeState,
     KeptSchedule,
     Span,
     joined,
     spans_to_json,
 )
-from warren.scheduler.backfills.outcomes import DueTimeState
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.backfill_status import Selection
@@ -77,7 +77,7 @@ class Draft:
 
     def states(self, session: Session) -> dict[int, DueTimeState]:
         """Return what became of each due time so far."""
-        return outcomes.states_kept(session, self.job.id, self.kept, self.ticks)
+        return kept_schedule.states_kept(session, self.job.id, self.kept, self.ticks)
 
     def notices(self) -> list[Reason]:
         """Return what whoever asks for it should know."""

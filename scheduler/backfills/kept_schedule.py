@@ -5,9 +5,10 @@ the audit can compute them again.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
+from enum import StrEnum
 from typing import NamedTuple, Self, TypeAlias
 
 from sqlalchemy.orm import Session
@@ -20,8 +21,12 @@ from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
 from warren.scheduler.schedules.schedule import Schedule, Ticks
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql.backfill_status import Selection
+from warren.sql.jobs import backfills
+from warren.sql.jobs.backfills import DueRun
 from warren.sql.jobs.due_jobs import JobToPlan
-from warren.sql.models import Job
+from warren.sql.models import Backfill, Job
+from warren.sql.run_status import FINE, OPEN, RunStatus
 
 #: A job with the columns that decide about its due times and their run dates.
 FilledJob: TypeAlias = Job | JobToPlan
@@ -264,3 +269,123 @@ def first_moment(day: date, timezone: str) -> int:
 
 def _local_date(instant_ms: int, timezone: str) -> date:
     return datetime.fromtimestamp(instant_ms / 1_000, zone_or_utc(timezone)).date()
+
+
+class DueTimeState(StrEnum):
+    """What became of a due time."""
+
+    #: Nothing ran for it: it has no run, or only cancelled ones.
+    MISSING = "MISSING"
+    OPEN = "OPEN"
+    SUCCEEDED = "SUCCEEDED"
+    SKIPPED = "SKIPPED"
+    FAILED = "FAILED"
+
+
+#: The due times that each selection takes.
+SELECTED: Mapping[Selection, Collection[DueTimeState]] = {
+    Selection.MISSING: {DueTimeState.MISSING},
+    Selection.FAILED: {DueTimeState.FAILED},
+    Selection.ALL: set(DueTimeState) - {DueTimeState.OPEN},
+}
+
+
+def state_of(runs: Iterable[DueRun]) -> DueTimeState:
+    """Return what became of a due time with these runs, each shard's newest last."""
+    shards: dict[int, DueTimeState] = {}
+    for run in runs:
+        if run.status != RunStatus.CANCELLED:
+            shards[run.shard_index] = _state(run.status)
+        else:
+            shards.setdefault(run.shard_index, DueTimeState.MISSING)
+    states = set(shards.values()) or {DueTimeState.MISSING}
+    for state in (DueTimeState.OPEN, DueTimeState.FAILED):
+        if state in states:
+            return state
+    if DueTimeState.MISSING in states:
+        return DueTimeState.MISSING if len(states) == 1 else DueTimeState.FAILED
+    return next(iter(states)) if len(states) == 1 else DueTimeState.SUCCEEDED
+
+
+def _state(status: str) -> DueTimeState:
+    if status in OPEN:
+        return DueTimeState.OPEN
+    if status not in FINE:
+        return DueTimeState.FAILED
+    return DueTimeState(status)
+
+
+def states(
+    session: Session, job_id: int, ticks: Sequence[int], *, backfill_id: int | None = None
+) -> dict[int, DueTimeState]:
+    """Return what became of a job's due times; with `backfill_id`, by the runs of that backfill."""
+    runs = backfills.runs_at(session, job_id, ticks)
+    return {
+        tick: state_of(run for run in runs.get(tick, ()) if backfill_id in (None, run.backfill_id))
+        for tick in ticks
+    }
+
+
+def states_kept(
+    session: Session, job_id: int, kept: KeptSchedule, ticks: Sequence[int]
+) -> dict[int, DueTimeState]:
+    """Return what became of due times of a schedule; of dates, by all runs about them."""
+    if not kept.is_of_dates:
+        return states(session, job_id, ticks)
+    days = {tick: kept.run_date(tick) for tick in ticks}
+    runs = backfills.runs_about(session, job_id, list(days.values())) if days else {}
+    return {tick: state_of(_last_by_start(runs.get(day, ()))) for tick, day in days.items()}
+
+
+def _last_by_start(runs: Iterable[DueRun]) -> list[DueRun]:
+    """Return the runs of the newest trigger of a date."""
+    by_origin = sorted(runs, key=lambda run: (run.origin_id, run.shard_index, run.attempt))
+    ran = [run for run in by_origin if run.status != RunStatus.CANCELLED]
+    return [run for run in ran if run.origin_id == ran[-1].origin_id]
+
+
+#: Who makes them.
+MADE_BY = "scheduler"
+
+
+def add_backfill(
+    session: Session,
+    backfill_id: int,
+    job: FilledJob,
+    spans: Iterable[Span],
+    *,
+    zone: str,
+    anchor_ms: int,
+    now_ms: int,
+) -> None:
+    """Make the backfill of a job for skipped due times, one at a time, the oldest first.
+
+    Args:
+        session: whose transaction skips them.
+        backfill_id: of the sequence of run ids.
+        job: the job, with its schedule.
+        spans: the spans of the due times.
+        zone: the zone of the job's schedule.
+        anchor_ms: any due time of it.
+        now_ms: the database's clock.
+
+    """
+    kept = KeptSchedule.of(session, job, zone, anchor_ms)
+    apart = joined(spans)
+    session.add(
+        Backfill(
+            id=backfill_id,
+            job_id=job.id,
+            schedule=kept.to_json(),
+            spans=spans_to_json(apart),
+            ticks=DueTimes(kept, apart).count(),
+            made_at=now_ms,
+            made_by=MADE_BY,
+            moved_at=now_ms,
+        )
+    )
+
+
+def newest(ticks: Sequence[int], *, now_ms: int, within_ms: int, most: int) -> set[int]:
+    """Return the newest of these ascending due times, up to `most`, and not longer ago."""
+    return {tick for tick in ticks[-most:] if now_ms - tick <= within_ms}

@@ -14,15 +14,16 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.backfills import outcomes
+from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import (
+    SELECTED,
     DueTimes,
+    DueTimeState,
     KeptSchedule,
     ranks_from_text,
     ranks_to_text,
     spans_from_json,
 )
-from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
@@ -198,7 +199,7 @@ class _Work:
         """Count the open due times whose runs have all ended."""
         backfill = self.backfill
         open_ticks: list[int] = json.loads(backfill.open_ticks)
-        states = outcomes.states(session, backfill.job_id, open_ticks, backfill_id=backfill.id)
+        states = kept_schedule.states(session, backfill.job_id, open_ticks, backfill_id=backfill.id)
         over = [tick for tick in open_ticks if states[tick] is not DueTimeState.OPEN]
         if not over:
             return
@@ -230,7 +231,7 @@ class _Work:
         backfill = self.backfill
         selected = SELECTED[Selection(backfill.selection)]
         left_out = set(ranks_from_text(backfill.left_out))
-        states = outcomes.states_kept(session, backfill.job_id, self.kept, ticks)
+        states = kept_schedule.states_kept(session, backfill.job_id, self.kept, ticks)
         ranked = enumerate(ticks, backfill.decided)
         return {tick for rank, tick in ranked if rank not in left_out and states[tick] in selected}
 

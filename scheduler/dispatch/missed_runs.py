@@ -28,7 +28,7 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
-from warren.scheduler.backfills import catch_up
+from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
@@ -243,7 +243,7 @@ class MissedRuns:
         for job_id, rows in verdicts.caught_up.items():
             job = session.get_one(Job, job_id)
             [backfill_id] = self.context.ids.take(session, 1)
-            catch_up.add_backfill(
+            kept_schedule.add_backfill(
                 session,
                 backfill_id,
                 job,
@@ -343,7 +343,7 @@ def _skip_or_catch_up(
     """Cancel late runs, and let a backfill run the due times that the job says."""
     caught_up: set[int] = set()
     if job.misfire == MisfirePolicy.CATCH_UP and job.schedule_kind not in WAITING_KINDS:
-        caught_up = catch_up.newest(
+        caught_up = kept_schedule.newest(
             [row.scheduled_at for row in rows],
             now_ms=now_ms,
             within_ms=job.catch_up_within * 1_000,

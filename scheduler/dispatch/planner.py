@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
-from warren.scheduler.backfills import catch_up
+from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion
@@ -336,7 +336,7 @@ class Planner:
             return plan
         [backfill_id] = self._context.ids.take(session, 1)
         spans = [Span(skip.from_ms - 1, skip.to_ms) for skip in plan.skips if skip.is_caught_up]
-        catch_up.add_backfill(
+        kept_schedule.add_backfill(
             session,
             backfill_id,
             job,

@@ -11,11 +11,12 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.backfills.kept_schedule import (
     DueTimes,
+    DueTimeState,
     KeptSchedule,
     ranks_from_text,
     spans_from_json,
+    state_of,
 )
-from warren.scheduler.backfills.outcomes import DueTimeState, state_of
 from warren.sql.backfill_status import BackfillState
 from warren.sql.jobs import backfills
 from warren.sql.jobs.backfills import DueRun

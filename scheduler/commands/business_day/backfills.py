@@ -15,8 +15,7 @@ from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.actor import Right
 from warren.scheduler.backfills import refill
 from warren.scheduler.backfills.draft import BackfillRequest, Draft, draft
-from warren.scheduler.backfills.kept_schedule import Span
-from warren.scheduler.backfills.outcomes import SELECTED, DueTimeState
+from warren.scheduler.backfills.kept_schedule import SELECTED, DueTimeState, Span
 from warren.scheduler.backfills.refill import end
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext, claimed_id

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.backfills.outcomes import DueTimeState, state_of
+from warren.scheduler.backfills.kept_schedule import DueTimeState, state_of
 from warren.sql.jobs.backfills import DueRun
 
 RUN = DueRun(
