@@ -36,7 +36,7 @@ HOMES = {
     "pymysql": ["sql.dialects."],
     "alembic": ["sql."],
     "croniter": ["scheduler.cron.expression"],
-    "holidays": ["scheduler.calendars.countries"],
+    "holidays": ["scheduler.calendars.calendar_spec"],
     "icalendar": ["scheduler.calendars.feeds"],
     "recurring_ical_events": ["scheduler.calendars.feeds"],
     "jinja2": ["scheduler.expressions.language", "admin_web"],

@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from warren.scheduler.calendars.countries import read_country
+from warren.scheduler.calendars.calendar_spec import read_country
 from warren.scheduler.problems import Problem
 
 
