@@ -1,7 +1,7 @@
 # ruff: noqa: RUF001 - titles have brackets as people type them
 """Which titles of events say that people work on a day off."""
 
-from warren.scheduler.calendars.titles import is_working_day
+from warren.scheduler.calendars.feeds import is_working_day
 
 WORKING_DAYS = """
 补班
