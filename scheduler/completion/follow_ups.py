@@ -20,16 +20,13 @@ from warren.scheduler.alarms.events import (
     TAIL_LENGTH,
     AlarmTargets,
     Failure,
+    RunWebhook,
+    TickNews,
+    to_text,
 )
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.completion import run_webhooks
 from warren.scheduler.completion.end import End, TickEnd, tick_end
-from warren.scheduler.completion.flow_runs import (
-    NodeOfFlow,
-    flow_alarms,
-    node_message,
-    without,
-)
+from warren.scheduler.completion.flow_runs import NodeOfFlow, flow_alarms, node_message, without
 from warren.scheduler.completion.transition import Won
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
@@ -38,18 +35,79 @@ from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.alarms import alarms
-from warren.sql.alarms.alarms import JobRecipients, NewAlarm, RunAlarm
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, JobRecipients, NewAlarm, RunAlarm
 from warren.sql.ids import RunIds
 from warren.sql.jobs import child_links, due_jobs
 from warren.sql.jobs.child_links import Followed
 from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
 from warren.sql.runs import planning, queries, ticks, transitions
-from warren.sql.runs.run_rows import FailedRun, LockedRun
+from warren.sql.runs.run_rows import EndedRun, FailedRun, LockedRun
 from warren.sql.runs.successes import Success
 from warren.sql.runs.ticks import tick_of
 
+#: The most unsent messages of one job; further ones are dropped.
+MAX_UNSENT = 1_000
+
 log = structlog.get_logger()
+
+
+def keep(
+    session: Session, ends: Sequence[TickEnd], followed: Mapping[int, Followed], *, now_ms: int
+) -> None:
+    """Store a message for each finished tick whose job has a webhook for this end."""
+    heard = [end for end in ends if _webhook(followed[end.tick.job_id]).hears(end.status)]
+    if not heard:
+        return
+    jobs = alarms.job_targets(session, {end.tick.job_id for end in heard})
+    runs = queries.ended(session, [end.deciding_id for end in heard])
+    full = alarms.jobs_with_unsent(session, jobs, MAX_UNSENT)
+    kept = []
+    for end in heard:
+        job, run = jobs.get(end.tick.job_id), runs.get(end.deciding_id)
+        if job is None or run is None:
+            continue
+        if job.id in full:
+            log.warning("run_webhook_left_out", job_id=job.id, run_id=run.id, most=MAX_UNSENT)
+            continue
+        url = followed[job.id].webhook_url
+        kept.append(_webhook_call(end, run, job, url, now_ms))
+    alarms.add(session, kept)
+
+
+def _webhook(job: Followed) -> RunWebhook:
+    return RunWebhook(url=job.webhook_url, when=job.webhook_when)
+
+
+def _webhook_call(
+    end: TickEnd, run: EndedRun, job: JobRecipients, url: str, now_ms: int
+) -> NewAlarm:
+    tick = end.tick
+    news = TickNews(
+        app=job.app,
+        job=job.name,
+        run_id=run.id,
+        first_run_id=run.id if end.head_id is None else end.head_id,
+        kind=run.kind,
+        status=end.status,
+        is_success=end.succeeded,
+        scheduled_at=tick.scheduled_at,
+        finished_at=end.finished_at,
+        message=(run.message or "")[:MESSAGE_LENGTH],
+        address=run.address or "",
+        result=run.result or "",
+    )
+    return NewAlarm(
+        subject_key=f"end:{tick.job_id}:{tick.scheduled_at}:{tick.origin_id}",
+        channel=RUN_END,
+        target=url,
+        content=to_text(news),
+        created_at=now_ms,
+        job_id=job.id,
+        app_id=job.app_id,
+        run_id=run.id,
+        status=AlarmStatus.READY,
+    )
 
 
 def store_alarms(
@@ -183,7 +241,7 @@ class FollowUps:
         fired = self._children_of(session, heard, followed)
         planned = planning.plan(session, fired, self._ids)
         self._set_next_ticks(session, ends, followed)
-        run_webhooks.keep(session, ends, followed, now_ms=self._now_ms())
+        keep(session, ends, followed, now_ms=self._now_ms())
         return fired, planned
 
     def _children_of(
