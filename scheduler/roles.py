@@ -19,16 +19,13 @@ from dataclasses import dataclass, field
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
-from warren.scheduler.alarms.absence import AbsenceWatch
-from warren.scheduler.alarms.ailments import AilmentWatch
-from warren.scheduler.alarms.calendar_ends import CalendarWatch
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.message import MessageContext
 from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook
-from warren.scheduler.alarms.epoch_watch import EpochWatch
 from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
+from warren.scheduler.alarms.watches import AbsenceWatch, AilmentWatch, CalendarWatch, EpochWatch
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.command_sender import CommandSender

@@ -13,7 +13,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.calendar_ends import STAGES
+from warren.scheduler.alarms.watches import STAGES
 from warren.scheduler.views.calendar_view import CalendarView, DayView, calendar_views, read_year
 from warren.sql.instants import moment
 

@@ -24,7 +24,7 @@ from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.reasons.codes import Reason
-from warren.scheduler.alarms.calendar_ends import STAGES
+from warren.scheduler.alarms.watches import STAGES
 from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
 from warren.scheduler.jobs.spec import Field, JobSpec
 from warren.scheduler.problems import Problem

@@ -14,8 +14,6 @@ from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
 from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
 from warren.broker.reasons.codes import Reason, Why
-from warren.scheduler.alarms.absence import AbsenceWatch
-from warren.scheduler.alarms.ailments import AilmentWatch
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import Message, MessageContext
@@ -23,6 +21,7 @@ from warren.scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send,
 from warren.scheduler.alarms.channels.webhook import Webhook
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
+from warren.scheduler.alarms.watches import AbsenceWatch, AilmentWatch
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.membership.roster import Roster
