@@ -3,9 +3,9 @@
 PyPI's `recurring-ical-events` says when events are. What they mean is decided here, event by event:
 one that cannot be read is noted, and harms no other.
 
-A word for it comes first or last, stands in brackets, or beside the name of a holiday; which day of
-several it is may follow. Many other words end in the same character: 值班 is duty, 加班 overtime,
-航班 a flight.
+In China and Taiwan, titles say that people work on a day off. The word for it comes first or last,
+stands in brackets, or beside the name of a holiday; which day of several it is may follow. Many
+other words end in the same character: 值班 is duty, 加班 overtime, 航班 a flight.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 Six or seven fields: second minute hour day-of-month month day-of-week [year]. croniter expands
 the plain fields, handed to it in the spellings on which it agrees with Quartz; L, W, #, weekday
-numbers, years and daylight saving are ours (`cron_fields`, `days`, `wall_clock`).
+numbers, years and daylight saving are ours (`cron_fields`, `wall_clock`).
 
 An expression matches *wall seconds*: seconds since 1970-01-01 00:00 on the wall clock of a place,
 where every day has 86,400, so a `Pattern` knows nothing of time zones. The seconds of a day are the

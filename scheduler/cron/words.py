@@ -1,7 +1,4 @@
-"""Cron expressions in the words of a language: what the fields say, not when they fire.
-
-The words of each language are in `languages`.
-"""
+"""Cron expressions in the words of a language: what the fields say, not when they fire."""
 # ruff: noqa: RUF001 - Chinese has commas and parentheses of its own
 
 import re

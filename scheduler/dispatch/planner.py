@@ -4,7 +4,8 @@ One transaction claims due jobs, inserts a row for every tick in the window, and
 watermark. A crash before the commit leaves the work to another scheduler; after it, nothing is left
 to do: the rows are the timer.
 
-A job's ticks up to then are decided in the zone of its history; from then on it continues in the
+When schedulers start with another zone, a job that names none changes its zone at its watermark:
+its ticks up to then are decided in the zone of its history; from then on it continues in the
 new one. The change is recorded there, as the audit computes each tick in the zone of its time.
 """
 

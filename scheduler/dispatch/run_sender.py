@@ -11,8 +11,8 @@ decided yet whether it runs.
 A crash before the commit leaves the rows PLANNED; after it they are ROUTED with this scheduler's
 name, and the rescuer of any scheduler sends them again with the same ids.
 
-The claim holds the lock of the flow's job meanwhile, so that two schedulers do not both find that
-none of its runs is running.
+The claim of a flow's run holds the lock of the flow's job, so that two schedulers do not both find
+that none of its runs is running.
 """
 
 import time

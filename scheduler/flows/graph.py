@@ -1,13 +1,12 @@
 """The graph of a flow: its nodes, what each runs after, and how it is stored.
 
-extract: {job: extract}
+    extract: {job: extract}
     load:    {job: load, after: extract, param_template: "{{ extract.result.rows }}"}
     mend:    {job: mend, after: {load: failure}}
     report:  {job: report, after: [load, mend], join: any, if: "{{ load.result.rows > 0 }}"}
 
-`graph_parser` reads it.
-
-Each refusal names the node, and its field says where: `flow/load/after`.
+It is read from the JSON value `flow` of a job. Each refusal names the node, and its
+field says where: `flow/load/after`.
 """
 
 import json

@@ -2,7 +2,8 @@
 
 The planner does not use the next due times given here.
 
-A tick that does not count is no tick; the rate keeps its phase.
+A fixed rate may be narrowed by a window and working days: a tick that does not count is no tick,
+and the rate keeps its phase.
 """
 
 from collections.abc import Iterator
