@@ -17,7 +17,7 @@ from wtforms import (
 )
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
-from warren.admin_web.flows.typed_flow import TypedFlow
+from warren.admin_web.flows import TypedFlow
 from warren.admin_web.forms.console_form import (
     SECRET_HINT,
     ConsoleForm,

@@ -2,11 +2,10 @@
 
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.alarms.page import AlarmPages, IncidentPages
-from warren.admin_web.backfills.making import BackfillForms
-from warren.admin_web.backfills.page import BackfillPages
 from warren.admin_web.pages.account import AccountPages, PreferencePages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.audit_log import AuditPages
+from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
 from warren.admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
 from warren.admin_web.pages.bulk.bulk_runs import BulkRunPages
 from warren.admin_web.pages.bulk.clearing import ClearingPages
@@ -25,10 +24,10 @@ from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages
 from warren.admin_web.pages.runs import RunPages
 from warren.admin_web.pages.sign_in import SignInPages
+from warren.admin_web.pages.timeline import TimelinePages
 from warren.admin_web.pages.tokens import TokenPages
 from warren.admin_web.pages.users import UserPages
 from warren.admin_web.services import ConsoleServices
-from warren.admin_web.timeline.page import TimelinePages
 from warren.admin_web.url_routes import PageGroup
 from warren.admin_web.views.bulk_work import BulkWork
 

@@ -11,15 +11,14 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
-from warren.admin_web.flows.run_graph import run_graph
+from warren.admin_web.flows import run_graph
 from warren.admin_web.forms.console_form import NO_TIME, sent_once
 from warren.admin_web.forms.run_filter import PERIODS, place_of
 from warren.admin_web.forms.runs import MoveForm
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
-from warren.admin_web.logs.log_pages import LogPages
-from warren.admin_web.logs.log_reader import LogReader
+from warren.admin_web.run_logs import LogPages, LogReader
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.result_view import result_view

@@ -15,8 +15,7 @@ from sqlalchemy.orm import Session
 from warren.admin_web import charts
 from warren.admin_web.alarms.alarm_tests import JobTarget, read_targets
 from warren.admin_web.charts import HeatMap
-from warren.admin_web.flows.picture import Picture
-from warren.admin_web.flows.typed_flow import job_picture
+from warren.admin_web.flows import Picture, job_picture
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.admin_web.language.job_labels import CALL_WHEN, GAPS, ON_HOLIDAY, OPTIONS, label_of
 from warren.admin_web.language.labels import problem_text

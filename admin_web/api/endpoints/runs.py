@@ -44,7 +44,7 @@ from warren.admin_web.api.runs.run_answers import (
     run_answer,
     tick_answer,
 )
-from warren.admin_web.logs.log_reader import log_source
+from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.runs import KillOutcome

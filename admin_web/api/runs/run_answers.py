@@ -14,7 +14,7 @@ from flask import request
 from warren.admin_web.api.endpoint import JSON, TEXT, Call, Reply
 from warren.admin_web.api.openapi import answer_type
 from warren.admin_web.api.problem_answers import at_parameter
-from warren.admin_web.logs.log_reader import LogPart, LogReader, ReadStatus, Source
+from warren.admin_web.run_logs import LogPart, LogReader, ReadStatus, Source
 from warren.broker.messages.values import Progress
 from warren.broker.rpc import Requester
 from warren.scheduler.completion.end import Attempt, tick_end

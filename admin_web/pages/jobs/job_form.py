@@ -10,8 +10,8 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
-from warren.admin_web.flows.typed_flow import FlowPreview, read_flow
-from warren.admin_web.flows.typed_flow import preview as preview_flow
+from warren.admin_web.flows import FlowPreview, read_flow
+from warren.admin_web.flows import preview as preview_flow
 from warren.admin_web.forms.jobs import FLOW, JobForm
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels

@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
-from warren.admin_web.backfills.grid import months
+from warren.admin_web.pages.backfills import months
 from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.business_day.calendars import CalendarCommands

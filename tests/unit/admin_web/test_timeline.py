@@ -9,14 +9,15 @@ from flask import Flask
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.flow_rows import night
 from tests.support.stored_rows import Rows
-from warren.admin_web.timeline import bars
-from warren.admin_web.timeline.bars import WIDTH, Window
-from warren.admin_web.timeline.timeline_rows import (
+from warren.admin_web.pages import timeline
+from warren.admin_web.pages.timeline import (
     ROWS,
+    WIDTH,
     Grouping,
     Row,
     RunLimits,
     TimelineReader,
+    Window,
 )
 from warren.sql.run_status import RunStatus
 from warren.sql.timeline.job_spans import SpanRun
@@ -300,16 +301,16 @@ def test_the_row_of_an_app_has_the_nodes_instead_of_their_flow(rows: Rows) -> No
 class TestBars:
     def test_a_run_lies_below_one_of_an_earlier_tick_that_was_not_over(self) -> None:
         spans = [
-            bars.span(run(n, at, at, at + length), NOW_MS)
+            timeline.span(run(n, at, at, at + length), NOW_MS)
             for n, at, length in ((1, 1_000, 100), (2, 1_050, 10), (3, 1_070, 10), (4, 1_100, 5))
         ]
 
-        assert bars.overlapping(spans) == {2, 3}
+        assert timeline.overlapping(spans) == {2, 3}
 
     def test_shards_of_one_tick_do_not_overlap(self) -> None:
-        spans = [bars.span(run(n, 0, 0, 100), NOW_MS) for n in (1, 2)]
+        spans = [timeline.span(run(n, 0, 0, 100), NOW_MS) for n in (1, 2)]
 
-        assert bars.overlapping(spans) == set()
+        assert timeline.overlapping(spans) == set()
 
     def test_short_runs_close_together_are_one_bar_that_shows_the_worst(self) -> None:
         at = NOW_MS - 30 * MINUTE_MS
@@ -319,14 +320,14 @@ class TestBars:
             run(3, at + 40, at + 40, at + 50),
         ]
 
-        [bar] = bars.draw([bars.span(one, NOW_MS) for one in runs], WINDOW, set())
+        [bar] = timeline.draw([timeline.span(one, NOW_MS) for one in runs], WINDOW, set())
 
         assert (bar.count, bar.status, bar.run_id) == (3, RunStatus.FAILED, 2)
 
     def test_a_long_run_is_as_long_as_it_lasted_and_cut_at_the_window(self) -> None:
         early = run(1, NOW_MS - 2 * HOUR_MS, NOW_MS - 2 * HOUR_MS, NOW_MS - 30 * MINUTE_MS)
 
-        [bar] = bars.draw([bars.span(early, NOW_MS)], WINDOW, set())
+        [bar] = timeline.draw([timeline.span(early, NOW_MS)], WINDOW, set())
 
         assert (bar.x, bar.width) == (0, WIDTH // 4)
 
@@ -334,7 +335,7 @@ class TestBars:
         due = NOW_MS - 40 * MINUTE_MS
         late = run(1, due, due + 10 * MINUTE_MS, due + 20 * MINUTE_MS)
 
-        [bar] = bars.draw([bars.span(late, NOW_MS)], WINDOW, set())
+        [bar] = timeline.draw([timeline.span(late, NOW_MS)], WINDOW, set())
 
         assert bar.is_late
         assert (bar.wait_x, bar.wait_width) == (400, 200)
@@ -345,7 +346,7 @@ class TestBars:
             run(2, NOW_MS + 2 * HOUR_MS, None, None, status=RunStatus.PLANNED),
         ]
 
-        assert bars.draw([bars.span(one, NOW_MS) for one in outside], WINDOW, set()) == []
+        assert timeline.draw([timeline.span(one, NOW_MS) for one in outside], WINDOW, set()) == []
 
 
 class TestDaysOfAJob:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from warren.admin_web.flows.layout import (
+from warren.admin_web.flows import (
     BOX_HEIGHT,
     BOX_WIDTH,
     MAX_SIBLINGS,

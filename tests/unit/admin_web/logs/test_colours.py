@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.admin_web.logs.log_pages import pieces
+from warren.admin_web.run_logs import pieces
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tests.support.eventually import eventually
-from warren.admin_web.logs.log_reader import (
+from warren.admin_web.run_logs import (
     AT_A_TIME,
     OF_ONE,
     PAUSE_SECONDS,

@@ -1,7 +1,9 @@
-"""The forms that make backfills: of a range of dates, or of recorded skips that are ticked."""
+"""The pages of backfills: the list, one with its dates as a grid, and the forms that make them."""
 
+from collections.abc import Callable, Iterable, Mapping
 from datetime import date, datetime, timedelta
-from typing import Any, TypeAlias
+from itertools import groupby
+from typing import Any, NamedTuple, TypeAlias
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -9,7 +11,6 @@ from werkzeug.wrappers import Response
 from wtforms import BooleanField, IntegerField, SelectField, StringField
 from wtforms.validators import InputRequired, Length, NumberRange, Optional
 
-from warren.admin_web.backfills.grid import FILLED, months
 from warren.admin_web.forms.console_form import (
     REQUIRED,
     ConsoleForm,
@@ -17,9 +18,10 @@ from warren.admin_web.forms.console_form import (
     select_choices,
     sent_once,
 )
-from warren.admin_web.language.labels import problem_text, reason_text
+from warren.admin_web.language.labels import State, problem_text, reason_text
+from warren.admin_web.links import came_from
 from warren.admin_web.services import ConsoleServices
-from warren.admin_web.url_routes import read_id, route
+from warren.admin_web.url_routes import id_argument, read_id, route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
@@ -28,12 +30,174 @@ from warren.scheduler.commands.business_day.backfills import BackfillCommands, M
 from warren.scheduler.problems import Problem, ProblemKind, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc
-from warren.scheduler.views.backfill_view import FilledState, FilledTick
-from warren.sql.backfill_status import Selection
+from warren.scheduler.views.backfill_view import (
+    FilledState,
+    FilledTick,
+    backfill_view,
+    filled_ticks,
+)
+from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.jobs import skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
-from warren.sql.listings import job_search
+from warren.sql.listings import backfills, job_search
+from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.job_search import ListedJob
+
+#: What became of a due time.
+FILLED: Mapping[str, State] = {
+    FilledState.TO_COME: State(lazy_gettext("to come"), "quiet", "ring"),
+    FilledState.LEFT_OUT: State(lazy_gettext("left out"), "quiet", "minus"),
+    FilledState.OPEN: State(lazy_gettext("open"), "busy", "play"),
+    FilledState.SUCCEEDED: State(lazy_gettext("succeeded"), "good", "check"),
+    FilledState.SKIPPED: State(lazy_gettext("skipped"), "quiet", "minus"),
+    FilledState.FAILED: State(lazy_gettext("failed"), "bad", "cross"),
+    FilledState.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
+    FilledState.CLEARED: State(lazy_gettext("cleared"), "quiet", "minus"),
+}
+#: The states of a backfill.
+STATES: Mapping[str, State] = {
+    BackfillState.OPEN: State(lazy_gettext("open"), "busy", "play"),
+    BackfillState.PAUSED: State(lazy_gettext("paused"), "warn", "pause"),
+    BackfillState.DONE: State(lazy_gettext("done"), "good", "check"),
+    BackfillState.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
+}
+#: A date with several due times shows the first of these that one of them has.
+_GRAVITY = (
+    FilledState.FAILED,
+    FilledState.OPEN,
+    FilledState.TO_COME,
+    FilledState.SUCCEEDED,
+    FilledState.SKIPPED,
+    FilledState.CANCELLED,
+    FilledState.CLEARED,
+    FilledState.LEFT_OUT,
+)
+
+
+class Cell(NamedTuple):
+    """A run date: its state, how many due times it has, and the run that its state is from."""
+
+    run_date: str
+    state: str
+    ticks: int
+    run_id: int | None
+
+    @property
+    def day(self) -> str:
+        """The day of the month."""
+        return self.run_date[-2:]
+
+
+class Month(NamedTuple):
+    """The dates of a month, such as 2026-11."""
+
+    name: str
+    cells: list[Cell]
+
+
+def months(ticks: Iterable[FilledTick]) -> list[Month]:
+    """Return the dates of a backfill by month, in order."""
+    by_date = sorted(ticks, key=lambda tick: (tick.run_date, tick.scheduled_at))
+    cells = [
+        _cell(run_date, list(of_date))
+        for run_date, of_date in groupby(by_date, lambda tick: tick.run_date)
+    ]
+    return [
+        Month(name, list(of_month))
+        for name, of_month in groupby(cells, lambda cell: cell.run_date[:7])
+    ]
+
+
+def _cell(run_date: str, ticks: list[FilledTick]) -> Cell:
+    worst = min(ticks, key=lambda tick: _GRAVITY.index(FilledState(tick.state)))
+    return Cell(run_date, worst.state, len(ticks), worst.run_id)
+
+
+LINES = 50
+
+
+class BackfillPages:
+    """Backfills of the visitor's apps, for everybody; operators steer them."""
+
+    name = "backfills"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/backfills", Right.VIEW)
+    def index(self) -> str:
+        """Show backfills, newest first."""
+        wanted = BackfillFilter(
+            app_ids=visitor().app_ids,
+            job_id=id_argument("job"),
+            before_id=id_argument("before"),
+            limit=LINES + 1,
+        )
+        now_ms = self._services.now_ms()
+        rows = self._services.database.read(lambda session: backfills.listing(session, wanted))
+        return render_template(
+            "pages/backfills.html",
+            rows=[(row, backfill_view(row, now_ms=now_ms)) for row in rows[:LINES]],
+            older=rows[LINES - 1].backfill.id if len(rows) > LINES else None,
+            states=STATES,
+        )
+
+    @route("/backfills/<id:backfill_id>", Right.VIEW)
+    def show(self, backfill_id: int) -> str:
+        """Show a backfill."""
+        app_ids, database = visitor().app_ids, self._services.database
+        listed = database.read(
+            lambda session: backfills.show(session, backfill_id, app_ids=app_ids)
+        )
+        ticks = database.read(lambda session: filled_ticks(session, listed.backfill))
+        return render_template(
+            "pages/backfills_show.html",
+            listed=listed,
+            backfill=listed.backfill,
+            view=backfill_view(listed, now_ms=self._services.now_ms(), ticks=ticks),
+            months=months(ticks),
+            states=STATES,
+            filled=FILLED,
+        )
+
+    @route("/backfills/<id:backfill_id>/pause", Right.OPERATE, methods=("POST",))
+    def pause(self, backfill_id: int) -> Response:
+        """Let a backfill plan no more runs until it is resumed."""
+        words = gettext("Backfill %(id)s is paused.", id=backfill_id)
+        return self._steer(backfill_id, words, self._commands.pause)
+
+    @route("/backfills/<id:backfill_id>/resume", Right.OPERATE, methods=("POST",))
+    def resume(self, backfill_id: int) -> Response:
+        """Let a paused backfill go on."""
+        words = gettext("Backfill %(id)s goes on.", id=backfill_id)
+        return self._steer(backfill_id, words, self._commands.resume)
+
+    @route("/backfills/<id:backfill_id>/cancel", Right.OPERATE, methods=("POST",))
+    def cancel(self, backfill_id: int) -> Response:
+        """Let a backfill plan no more runs, and end its open ones if asked."""
+        kill = request.form.get("kill") == "1"
+        words = gettext("Backfill %(id)s is cancelled.", id=backfill_id)
+        return self._steer(
+            backfill_id, words, lambda its_id: self._commands.cancel(its_id, kill=kill)
+        )
+
+    @property
+    def _commands(self) -> BackfillCommands:
+        return self._services.commands(visitor().actor).backfills
+
+    def _steer(self, backfill_id: int, words: str, act: Callable[[int], object]) -> Response:
+        try:
+            act(backfill_id)
+        except Refused as refused:
+            if any(problem.code.kind is ProblemKind.UNKNOWN for problem in refused.problems):
+                raise
+            for problem in refused.problems:
+                flash(problem_text(problem), "error")
+        else:
+            flash(words)
+        back = came_from() or url_for("backfills.show", backfill_id=backfill_id)
+        return redirect(back, 303)
+
 
 Page: TypeAlias = Response | str | tuple[str, int]
 #: The recorded skips that one form offers.

@@ -1,33 +1,225 @@
-"""Chooses the rows of the timeline and reads their runs, with limits.
+"""The timeline: past runs as bars and future due times as marks along one axis.
+
+A row is WIDTH units wide, whatever the window; it contains no text, so a page may stretch it. Short
+runs that would overlap become one bar with their number.
 
 Skipped, late and failed jobs come first, then busy ones, then those with due times. However many
 jobs and runs there are, a page reads at most a few thousand rows of the database.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from enum import StrEnum
 from heapq import merge
 from itertools import groupby, islice
+from zoneinfo import ZoneInfo
 
+from flask import render_template, request, url_for
+from flask_babel import lazy_gettext
 from sqlalchemy.orm import Session
+from wtforms import SelectField
 
-from warren.admin_web.timeline import bars
-from warren.admin_web.timeline.bars import SHOWN_LATE_MS, Bar, Skipped, Span, Window
+from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.services import ConsoleServices
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import visitor
+from warren.scheduler.actor import Right
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import read_schedule
-from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.instants import DAY_MS, HOUR_MS, moment
 from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import next_ticks
-from warren.sql.run_status import RunStatus
+from warren.sql.registry.apps import ids_by_name
+from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.timeline import job_spans
 from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
+
+WIDTH = 2_400
+#: Shorter runs that begin within this distance become one bar.
+STEP = 10
+#: A bar shows as late a run that starts more than this after its due time.
+SHOWN_LATE_MS = 10_000
+#: A bar of several runs shows the state with the highest value.
+_GRAVITY = {
+    **dict.fromkeys(TROUBLE, 3),
+    **dict.fromkeys(OPEN, 2),
+    RunStatus.SUCCEEDED: 1,
+    RunStatus.SKIPPED: 0,
+    RunStatus.CANCELLED: 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The period on the page: [from, until), and the current time."""
+
+    from_ms: int
+    until_ms: int
+    now_ms: int
+
+    def place(self, instant_ms: int) -> int:
+        """Return the position of a time, clamped to 0..WIDTH."""
+        length = self.until_ms - self.from_ms
+        inside = min(max(instant_ms, self.from_ms), self.until_ms) - self.from_ms
+        return inside * WIDTH // length
+
+    @property
+    def now_at(self) -> int | None:
+        """The position of the current time; None if it is outside the window."""
+        return self.place(self.now_ms) if self.from_ms <= self.now_ms < self.until_ms else None
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """When a run waited and worked; unknown times are filled in."""
+
+    run: SpanRun
+    due_ms: int
+    start_ms: int
+    end_ms: int
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it started long after it was due."""
+        return self.start_ms - self.due_ms > SHOWN_LATE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One run, or several short ones; `lane` 1 = it overlaps an earlier run of its row.
+
+    `run_id` and `status` are those of the worst run, `states` counts the runs by status.
+    """
+
+    run_id: int
+    status: RunStatus
+    states: Counter[RunStatus]
+    due_ms: int
+    from_ms: int
+    until_ms: int
+    x: int
+    width: int
+    lane: int = 0
+    #: The time from due to start.
+    wait_x: int = 0
+    wait_width: int = 0
+    is_late: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many runs it shows."""
+        return self.states.total()
+
+    @property
+    def usual(self) -> RunStatus:
+        """The status of most of its runs."""
+        return max(self.states, key=lambda status: self.states[status])
+
+    @property
+    def worst_share(self) -> float:
+        """The share of its runs with the worst status."""
+        return self.states[self.status] / self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Skipped due times of a row, and where they are drawn."""
+
+    skip: SkipLine
+    x: int
+    width: int
+
+
+def skip_marks(skips: Iterable[SkipLine], window: Window) -> list[Skipped]:
+    """Return the skips of a row from left to right."""
+    bars = []
+    for skip in sorted(skips, key=lambda skip: skip.from_at):
+        first, last = window.place(skip.from_at), window.place(skip.to_at)
+        bars.append(Skipped(skip=skip, x=min(first, WIDTH - STEP), width=max(last - first, STEP)))
+    return bars
+
+
+def span(run: SpanRun, now_ms: int) -> Span:
+    """Return when a run waited and worked; unfinished ones last until now."""
+    is_open = run.status in OPEN
+    began = run.started_at or (now_ms if is_open else run.finished_at) or run.due_at
+    ended = run.finished_at or (now_ms if is_open else began)
+    return Span(run, run.due_at, max(began, run.due_at), max(ended, began))
+
+
+def overlapping(spans: Sequence[Span]) -> set[int]:
+    """Return the ids of a job's runs that began before a run of an earlier tick was over."""
+    ids: set[int] = set()
+    latest: Span | None = None
+    for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
+        is_later = latest is not None and single.run.scheduled_at != latest.run.scheduled_at
+        if latest is not None and is_later and single.start_ms < latest.end_ms:
+            ids.add(single.run.id)
+        if latest is None or single.end_ms > latest.end_ms:
+            latest = single
+    return ids
+
+
+def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
+    """Return the bars of a row from left to right; the runs in `lower` go into lane 1."""
+    bars: list[Bar] = []
+    for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
+        if single.end_ms < window.from_ms or single.due_ms >= window.until_ms:
+            continue
+        fresh = _bar(single, window, int(single.run.id in lower))
+        if bars and _are_one(bars[-1], fresh):
+            bars[-1] = _merged(bars[-1], fresh)
+        else:
+            bars.append(fresh)
+    return bars
+
+
+def _bar(single: Span, window: Window, lane: int) -> Bar:
+    due, start, end = (window.place(at) for at in (single.due_ms, single.start_ms, single.end_ms))
+    return Bar(
+        run_id=single.run.id,
+        status=RunStatus(single.run.status),
+        states=Counter([RunStatus(single.run.status)]),
+        due_ms=single.due_ms,
+        from_ms=single.start_ms,
+        until_ms=single.end_ms,
+        x=min(start, WIDTH - STEP),
+        width=max(end - start, STEP),
+        lane=lane,
+        wait_x=due,
+        wait_width=start - due,
+        is_late=single.is_late,
+    )
+
+
+def _are_one(last: Bar, fresh: Bar) -> bool:
+    is_short = last.width <= STEP and fresh.width <= STEP
+    return is_short and fresh.x < last.x + STEP and last.lane == fresh.lane
+
+
+def _merged(last: Bar, fresh: Bar) -> Bar:
+    worst = max(last, fresh, key=lambda bar: _GRAVITY[bar.status])
+    return Bar(
+        run_id=worst.run_id,
+        status=worst.status,
+        states=last.states + fresh.states,
+        due_ms=min(last.due_ms, fresh.due_ms),
+        from_ms=last.from_ms,
+        until_ms=max(last.until_ms, fresh.until_ms),
+        x=last.x,
+        width=STEP,
+        lane=last.lane,
+        is_late=last.is_late or fresh.is_late,
+    )
+
 
 #: Limits: rows of a page; runs, future due times and skips of a row.
 ROWS, ROW_RUNS, ROW_TICKS, ROW_SKIPS = 30, 120, 60, 20
@@ -212,7 +404,7 @@ class TimelineReader:
             if skip.job is not None:
                 urgency[skip.job_id][0] -= skip.number
         for run in runs:
-            urgency[run.job_id][1] -= bars.span(run, self.window.now_ms).is_late
+            urgency[run.job_id][1] -= span(run, self.window.now_ms).is_late
             urgency[run.job_id][2] -= run.status in TROUBLE
             urgency[run.job_id][3] -= 1
         return list(dict.fromkeys((*sorted(urgency, key=urgency.__getitem__), *due)))
@@ -263,8 +455,8 @@ class TimelineReader:
         skipped: Sequence[SkipLine],
     ) -> Row:
         window = self.window
-        spans = [bars.span(run, window.now_ms) for run in sample.runs]
-        lower = bars.overlapping(spans)
+        spans = [span(run, window.now_ms) for run in sample.runs]
+        lower = overlapping(spans)
         upcoming = self._upcoming(job) if job is not None else ()
         ticks = list(islice(upcoming, ROW_TICKS + 1))
         overdue = int(job is not None and self._is_overdue(job))
@@ -273,10 +465,10 @@ class TimelineReader:
             name=job.name if job else "",
             app=job.app if job else "",
             zone=(job.timezone or self.timezone) if job else None,
-            bars=bars.draw(spans, window, lower),
+            bars=draw(spans, window, lower),
             ticks=ticks[:ROW_TICKS],
             marks=self._marks(ticks[:ROW_TICKS]),
-            skips=bars.skipped(skipped, window),
+            skips=skip_marks(skipped, window),
             tally=Tally.of(spans, window, lower, overdue=overdue, skips=skipped),
             unread=window.place(sample.complete_from_ms) if sample.complete_from_ms else 0,
             has_more_ticks=len(ticks) > ROW_TICKS,
@@ -330,7 +522,7 @@ class TimelineReader:
         # A flow's bar would only cover those of its nodes.
         flows = {run.flow_run_id for run in sample.runs}
         runs = [run for run in sample.runs if run.id not in flows]
-        spans = [bars.span(run, self.window.now_ms) for run in runs]
+        spans = [span(run, self.window.now_ms) for run in runs]
         mine = [job for job in jobs.values() if job.app_id == app_id]
         first = (self._upcoming(job) for job in mine[:APP_JOBS])
         ticks = list(islice((tick for tick, _ in groupby(merge(*first))), ROW_TICKS + 1))
@@ -341,10 +533,10 @@ class TimelineReader:
             name=name,
             app=name,
             zone=None,
-            bars=bars.draw(spans, self.window, lower),
+            bars=draw(spans, self.window, lower),
             ticks=ticks[:ROW_TICKS],
             marks=self._marks(ticks[:ROW_TICKS]),
-            skips=bars.skipped(skipped[:ROW_SKIPS], self.window),
+            skips=skip_marks(skipped[:ROW_SKIPS], self.window),
             tally=Tally.of(spans, self.window, lower, overdue=overdue, skips=skipped),
             unread=self.window.place(sample.complete_from_ms) if sample.complete_from_ms else 0,
             has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
@@ -386,4 +578,115 @@ def _overlapping_in_jobs(spans: Iterable[Span]) -> set[int]:
     by_job = defaultdict(list)
     for span in spans:
         by_job[span.run.job_id].append(span)
-    return {run_id for each in by_job.values() for run_id in bars.overlapping(each)}
+    return {run_id for each in by_job.values() for run_id in overlapping(each)}
+
+
+#: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
+ZOOMS = {"24": 4 * HOUR_MS, "6": HOUR_MS, "1": HOUR_MS // 4}
+DEFAULT_ZOOM = "24"
+#: The linked list of a bar's runs starts this much before the first is due, and ends later.
+_AROUND_MS = 60_000
+#: Limits for the middle of the page: 2000 to 2200.
+_FIRST_MS, _LAST_MS = 946_684_800_000, 7_258_118_400_000
+
+
+class TimelineForm(ConsoleForm):
+    """Asks for apps, kind of rows and window."""
+
+    app = SelectField(lazy_gettext("App"), default="")
+    rows = SelectField(
+        lazy_gettext("Group by"),
+        choices=select_choices(
+            [(Grouping.JOB, lazy_gettext("job")), (Grouping.APP, lazy_gettext("app"))]
+        ),
+        default=Grouping.JOB.value,
+    )
+    zoom = SelectField(
+        lazy_gettext("Window"),
+        choices=select_choices(
+            [
+                ("24", lazy_gettext("± 24 h")),
+                ("6", lazy_gettext("± 6 h")),
+                ("1", lazy_gettext("± 1 h")),
+            ]
+        ),
+        default=DEFAULT_ZOOM,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A grid line: its position and its label."""
+
+    x: int
+    text: str
+
+
+class TimelinePages:
+    """Past and future runs of the visitor's jobs."""
+
+    name = "timeline"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._local_times = LocalTimes(services.cluster_zone, services.now_ms)
+
+    @route("/timeline", Right.VIEW)
+    def show(self) -> str | tuple[str, int]:
+        """Show runs as bars and due times as marks."""
+        known, form = visitor(), TimelineForm(request.args)
+        apps = self._services.database.read(lambda s: ids_by_name(s, known.app_ids))
+        form.app.choices = select_choices([ALL, *((app, app) for app in apps)])
+        if not form.validate():
+            return render_template("pages/timeline.html", form=form, found=None), 422
+        mine = {apps[form.app.data]} if form.app.data else known.app_ids
+        window, grouping = self._window(form), Grouping(form.rows.data)
+        timeline = self._services.database.read(
+            lambda s: TimelineReader(s, window, self._services.timezone).read(mine, grouping)
+        )
+        return render_template(
+            "pages/timeline.html",
+            form=form,
+            found=timeline,
+            width=WIDTH,
+            lines=list(self._lines(window, ZOOMS[form.zoom.data])),
+            middle_ms=_middle_ms(),
+            half_ms=int(form.zoom.data) * HOUR_MS,
+            runs_url=self._runs_url,
+        )
+
+    def _window(self, form: TimelineForm) -> Window:
+        now_ms = self._services.now_ms()
+        middle, half = _middle_ms() or now_ms, int(form.zoom.data) * HOUR_MS
+        return Window(middle - half, middle + half, now_ms)
+
+    def _lines(self, window: Window, step_ms: int) -> Iterator[Line]:
+        """Yield the grid lines of a window, at full hours in the viewer's zone."""
+        zone = ZoneInfo(self._local_times.zone())
+        shift = moment(window.from_ms, zone).utcoffset() or timedelta()
+        shift_ms = int(shift.total_seconds() * 1000)
+        first = -(-(window.from_ms + shift_ms) // step_ms) * step_ms - shift_ms
+        for instant in range(first, window.until_ms, step_ms):
+            local = moment(instant, zone)
+            yield Line(
+                window.place(instant),
+                f"{local:%H:%M}" if local.hour or local.minute else f"{local:%m-%d}",
+            )
+
+    def _runs_url(self, row: Row, bar: Bar) -> str:
+        """Return the URL of a bar's run, or of the list of its runs."""
+        if bar.count == 1:
+            return url_for("runs.show", run_id=bar.run_id)
+        return url_for(
+            "runs.index",
+            app=row.app or None,
+            job=(row.name or f"#{row.job_id}") if row.job_id else None,
+            since=self._local_times.input(bar.due_ms - _AROUND_MS),
+            until=self._local_times.input(bar.until_ms + _AROUND_MS),
+        )
+
+
+def _middle_ms() -> int | None:
+    """Return the middle of the window from the URL; None = now."""
+    at = request.args.get("at", type=int)
+    return at if at is not None and _FIRST_MS <= at <= _LAST_MS else None

@@ -1,1 +1,0 @@
-"""Run logs on pages, read from the executors that have them."""
