@@ -1,9 +1,13 @@
-"""What consoles and APIs have in common, their HTTP server and housekeeping; and the API process.
+"""What consoles and APIs have in common: HTTP server, housekeeping, broker; and the API process.
 
 Any number of them can share a database. An API process needs nothing of the console's pages.
 """
 
+import re
+import secrets
+import socket
 import time
+from collections.abc import Callable
 
 import structlog
 
@@ -11,14 +15,63 @@ from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.api.application import create_api
 from warren.admin_web.api.runs.long_polling import LongPolling
 from warren.admin_web.services import ApiServices, WebServices
-from warren.admin_web.serving.http_connections import ConnectionLimits
-from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.serving.http_server import ConnectionLimits, ConsoleServer
+from warren.broker import topology
+from warren.broker.rpc import Requester
+from warren.broker.signing import ClusterKeys, Sealer
+from warren.broker.transport import Transport
 from warren.scheduler.commands.command_context import KEY_MS
 from warren.scheduler.jobs.places import JOB_FILE_BYTES
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop
 from warren.sql.accounts import idempotency
 from warren.sql.clock import DatabaseClock
+from warren.sql.engine import Database
+from warren.sql.registry import cluster
+
+#: Answers in memory at a time; each has up to 1 MB.
+ANSWER_PREFETCH = 20
+
+
+class ConsoleConnections:
+    """A publisher for requests and this console's own answer queue, opened at once.
+
+    Without a broker they keep trying to connect.
+
+    Args:
+        transport: makes the connections; the caller closes it.
+        database: identifies the cluster.
+        keys: derived from the master secret; they sign requests and verify answers.
+        now_ms: the database's clock.
+
+    Raises:
+        SecretMismatch: the cluster's other processes have another secret.
+
+    """
+
+    def __init__(
+        self, transport: Transport, database: Database, keys: ClusterKeys, now_ms: Callable[[], int]
+    ) -> None:
+        host = re.sub(r"[^A-Za-z0-9]", "-", socket.gethostname())[:40]
+        node = f"console-{host}-{secrets.token_hex(4)}"
+        cluster_id = database.read(cluster.cluster_id)
+        database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
+        sealer = Sealer(keys, cluster_id, now_ms)
+        self._publisher = transport.publisher("console", only_asks=True)
+        answers = transport.consumer(
+            "console", [topology.answer_queue(node)], prefetch=ANSWER_PREFETCH
+        )
+        self.requester = Requester(self._publisher, answers, sealer, node)
+
+    def is_ready(self) -> bool:
+        """Return whether messages can be sent now."""
+        return self._publisher.is_ready
+
+    def close(self) -> None:
+        """Close both connections."""
+        self.requester.close()
+        self._publisher.close()
+
 
 #: How often the clock is adjusted and a console's registration renewed, and how often expired
 #: sign-ins and idempotency keys are deleted.

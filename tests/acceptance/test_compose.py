@@ -24,7 +24,7 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
-from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.admin_web.serving.web_process import ConsoleConnections
 from warren.broker.messages.to_executor import Beat
 from warren.broker.messages.to_scheduler import BeatAnswer
 from warren.broker.messages.values import Boot, boot_seconds

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from warren import __version__
 from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
-from warren.admin_web.serving.broker_link import ConsoleConnections
-from warren.admin_web.serving.web_process import API_THREADS, Api
+from warren.admin_web.serving.web_process import API_THREADS, Api, ConsoleConnections
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport

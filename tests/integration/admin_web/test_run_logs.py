@@ -16,7 +16,7 @@ from tests.support.console import Clock, Visit, add_user, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from warren.admin_web.services import RunLogLimits
-from warren.admin_web.serving.broker_link import ConsoleConnections
+from warren.admin_web.serving.web_process import ConsoleConnections
 from warren.broker.signing import ClusterKeys
 from warren.sql.accounts.users import Role
 

@@ -15,8 +15,7 @@ from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren.admin_web.api.runs.long_polling import LongPolling
 from warren.admin_web.services import ApiLimits
-from warren.admin_web.serving.http_connections import ConnectionLimits
-from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.serving.http_server import ConnectionLimits, ConsoleServer
 from warren.sql.accounts import tokens
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database

@@ -19,8 +19,7 @@ from tests.support.console import Clock, make_app
 from tests.support.eventually import eventually
 from warren.admin_web.access.security import HEADERS
 from warren.admin_web.serving import http_server
-from warren.admin_web.serving.http_connections import ConnectionLimits, ConnectionTimeouts
-from warren.admin_web.serving.http_server import ConsoleServer
+from warren.admin_web.serving.http_server import ConnectionLimits, ConnectionTimeouts, ConsoleServer
 from warren.sql.engine import Database
 
 #: Other loopback addresses stand for other people.
