@@ -22,9 +22,11 @@ from warren.admin_web.forms.console_form import (
     SECRET_HINT,
     ConsoleForm,
     choices_for,
+    read_value,
     select_choices,
+    shown,
+    text_of,
 )
-from warren.admin_web.forms.field_values import read_value, shown, text_of
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text

@@ -1,29 +1,283 @@
-"""A param in a form: as fields, if its handler's params are known, or as a text.
+"""A param in a form: as fields made from its JSON Schema, if that is known, or as a text.
 
-Whatever the fields cannot say is typed as a text. Nothing here needs JavaScript.
+Texts, numbers, dates, choices, yes or no, and lists of them have fields of their own; everything
+else is a text box of JSON. A field that is left empty is left out of the param, so that its default
+counts. Whatever the fields cannot say is typed as a text. Nothing here needs JavaScript.
 """
 
+import inspect
 import json
+import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any, Self
 
 from flask_babel import gettext
 from werkzeug.datastructures import MultiDict
 
-from warren.admin_web.forms.param_fields import (
-    MISSING,
-    PREFIX,
-    Look,
-    ParamField,
-    as_json,
-    field_of,
-    text_of,
-    value_of,
-)
 from warren.admin_web.language.labels import problem_text
-from warren.scheduler.jobs.typed_params import Schema, param_problems, resolved
+from warren.scheduler.jobs.param_schema import Schema, param_problems, resolved, shown
 from warren.scheduler.problems import Code, Problem, Refused
+
+#: What the names of the controls begin with.
+PREFIX = "p."
+#: Choices that are shown as boxes, at most.
+MAX_BOXES = 12
+#: In place of a value that is left out, or of a default if there is none.
+MISSING: Any = object()
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,30})(\.\d{1,30})?([eE][-+]?\d{1,3})?")
+_EXAMPLES = {"date-time": "2026-12-01T08:00:00+08:00"}
+#: What inputs of a type of their own can show.
+_INPUTS: dict[str, re.Pattern[str]] = {
+    "date": re.compile(r"(\d{4}-\d\d-\d\d)?"),
+    "time": re.compile(r"(\d\d:\d\d(:\d\d)?)?"),
+}
+#: What `<input type="time">` sends when the seconds are zero.
+_MINUTES = re.compile(r"\d\d:\d\d")
+
+
+class Look(StrEnum):
+    """How a field is shown."""
+
+    LINE = "line"
+    LINES = "lines"
+    NUMBER = "number"
+    DATE = "date"
+    TIME = "time"
+    CHECK = "check"
+    CHOICE = "choice"
+    BOXES = "boxes"
+    JSON = "json"
+
+
+#: How texts of some formats look.
+_TEXTS = {"date": Look.DATE, "partial-time": Look.TIME, "time": Look.TIME}
+
+
+@dataclass(slots=True, kw_only=True)
+class ParamField:
+    """One property of the params.
+
+    Attributes:
+        name: the property's.
+        kind: the type of its value, or of each value of a list; empty if that does not matter.
+        hint: its description.
+        format: the format of a text, such as date-time.
+        default: what counts if it is left out; MISSING = nothing.
+        choices: as JSON, with what is shown of each.
+        text: what was typed, or is stored; of a checkbox "1" or "".
+        chosen: the chosen values of boxes, as JSON.
+
+    """
+
+    name: str
+    look: Look
+    kind: str = ""
+    format: str = ""
+    hint: str = ""
+    is_required: bool = False
+    is_nullable: bool = False
+    default: Any = MISSING
+    choices: Sequence[tuple[str, str]] = ()
+    text: str = ""
+    chosen: Sequence[str] = ()
+    errors: list[str] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        """The name and id of its control."""
+        return f"{PREFIX}{self.name}"
+
+    @property
+    def options(self) -> list[tuple[str, str]]:
+        """Its choices, and what is chosen though it is none of them, such as a choice of before."""
+        known = [value for value, _ in self.choices]
+        chosen = self.chosen if self.look is Look.BOXES else filter(None, [self.text])
+        return [*self.choices, *((value, value) for value in chosen if value not in known)]
+
+    @property
+    def placeholder(self) -> str:
+        """Its default, or how to write it; empty if there is nothing to say."""
+        if self.default is MISSING or self.default in (None, "", []):
+            return _EXAMPLES.get(self.format, "")
+        return _typed(self.default, self.look)
+
+    @property
+    def input_type(self) -> str:
+        """The type of its input; browsers show no text that is not of that type."""
+        pattern = _INPUTS.get(self.look)
+        return self.look if pattern and pattern.fullmatch(self.text) else "text"
+
+    @property
+    def aria(self) -> dict[str, str]:
+        """The attributes that tie its control to its error and its hint."""
+        notes = [f"{self.id}-error"] if self.errors else []
+        if self.hint or self.look in (Look.LINES, Look.JSON):
+            notes.append(f"{self.id}-hint")
+        attributes = {"aria-describedby": " ".join(notes)} if notes else {}
+        return attributes | {"aria-invalid": "true"} if self.errors else attributes
+
+    def fill(self, value: Any) -> None:
+        """Show a value."""
+        if self.look is Look.BOXES:
+            self.chosen = [as_json(part) for part in value] if isinstance(value, list) else []
+        elif self.look is Look.CHECK:
+            self.text = "1" if value is True else ""
+        elif self.look is Look.CHOICE:
+            self.text = as_json(value)
+        else:
+            self.text = "" if value is None else _typed(value, self.look)
+
+    def read(self, sent: MultiDict[str, str]) -> None:
+        """Take what was sent."""
+        self.text = sent.get(self.id, "").replace("\r\n", "\n")
+        self.chosen = sent.getlist(self.id)
+
+    def value(self) -> Any:
+        """Return the value that was typed; MISSING to leave it out.
+
+        What is no number stays a text, which the schema then refuses.
+        """
+        if self.look is Look.CHECK:
+            is_on = bool(self.text)
+            is_default = is_on is (self.default is True)
+            return MISSING if is_default and not self.is_required else is_on
+        if self.look is Look.BOXES:
+            return [value_of(text) for text in self.chosen] or ([] if self.is_required else MISSING)
+        if not self.text.strip():
+            return None if self.is_required and self.is_nullable else MISSING
+        return self._typed_value()
+
+    @property
+    def fault(self) -> Problem | None:
+        """That its box has broken JSON; what does not look like JSON is a text."""
+        typed = self.text.strip()
+        if self.look is not Look.JSON or not typed.startswith(("{", "[", '"')) or _is_json(typed):
+            return None
+        place = f"param/{self.name.replace('~', '~0').replace('/', '~1')}"
+        return Problem(Code.PARAM_TYPE, place, name=self.name, kind="JSON", got=shown(typed))
+
+    def _typed_value(self) -> Any:
+        if self.look in (Look.CHOICE, Look.JSON):
+            return value_of(self.text)
+        if self.look is Look.LINES:
+            return [_scalar(line, self.kind) for line in self.text.split("\n") if line.strip()]
+        if self.look is Look.TIME and _MINUTES.fullmatch(self.text):
+            return f"{self.text}:00"
+        return _scalar(self.text, self.kind)
+
+
+def field_of(schema: Schema, name: str, part: Any, *, is_required: bool) -> ParamField:
+    """Return the field for a property of a schema."""
+    outer = dict(resolved(schema, part))
+    kinds, is_nullable = _without_null(schema, outer)
+    inner = kinds[0] if len(kinds) == 1 else {}
+    described = inner | outer
+    look, kind, choices = _look(schema, inner, is_nullable=is_nullable)
+    return ParamField(
+        name=name,
+        look=look,
+        kind=kind,
+        format=str(inner.get("format", "")),
+        hint=text_of(described.get("description")),
+        is_required=is_required,
+        is_nullable=is_nullable,
+        default=described.get("default", MISSING),
+        choices=choices,
+    )
+
+
+#: How a field looks, the type of its value or of each value of a list, and its choices.
+_Look = tuple[Look, str, Sequence[tuple[str, str]]]
+_ANYTHING: _Look = (Look.JSON, "", ())
+
+
+def _look(schema: Schema, inner: Schema, *, is_nullable: bool) -> _Look:
+    kind = inner.get("type")
+    if choices := _choices(inner):
+        return Look.CHOICE, "", choices
+    if kind == "boolean" and is_nullable:
+        return Look.CHOICE, "", [("true", gettext("yes")), ("false", gettext("no"))]
+    if kind == "array" and "prefixItems" not in inner:
+        return _list_look(dict(resolved(schema, inner.get("items"))))
+    looks = {
+        "boolean": Look.CHECK,
+        "integer": Look.NUMBER,
+        "number": Look.NUMBER,
+        "string": _TEXTS.get(str(inner.get("format")), Look.LINE),
+    }
+    return (looks[kind], kind, ()) if kind in looks else _ANYTHING
+
+
+def _list_look(items: Schema) -> _Look:
+    kind = items.get("type")
+    choices = _choices(items)
+    if choices and len(choices) <= MAX_BOXES:
+        return Look.BOXES, "", choices
+    if not choices and kind in ("string", "integer", "number"):
+        return Look.LINES, kind, ()
+    return _ANYTHING
+
+
+def _without_null(schema: Schema, part: Schema) -> tuple[list[dict[str, Any]], bool]:
+    """Return what a value may be apart from null, and whether it may be null."""
+    every = [dict(part)]
+    for name in ("anyOf", "oneOf", "allOf"):
+        if isinstance(part.get(name), list):
+            every = [dict(resolved(schema, choice)) for choice in part[name]]
+    if isinstance(part.get("type"), list):
+        every = [dict(part) | {"type": kind} for kind in part["type"]]
+    kinds = [choice for choice in every if choice.get("type") != "null"]
+    return kinds, len(kinds) < len(every)
+
+
+def _choices(part: Schema) -> list[tuple[str, str]]:
+    """Return the values that are allowed, as JSON, and what is shown of each."""
+    allowed = part.get("enum", [part["const"]] if "const" in part else [])
+    if not isinstance(allowed, list):
+        return []
+    return [(as_json(value), _typed(value, Look.LINE)) for value in allowed]
+
+
+def _typed(value: Any, look: Look) -> str:
+    """Return a value as it is typed into a field."""
+    if look is Look.LINES and isinstance(value, list):
+        return "\n".join(_typed(part, Look.LINE) for part in value)
+    return value if isinstance(value, str) and look is not Look.JSON else as_json(value)
+
+
+def _scalar(text: str, kind: str) -> Any:
+    if kind == "string":
+        return text
+    number = json.loads(text) if _NUMBER.fullmatch(text.strip()) else None
+    return text if number is None or not math.isfinite(number) else number
+
+
+def value_of(text: str) -> Any:
+    """Return what a text says as JSON; the text itself if it is none."""
+    return json.loads(text) if _is_json(text) else text
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is JSON, which has no NaN and no infinite numbers."""
+    try:
+        json.dumps(json.loads(text), allow_nan=False)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def as_json(value: Any) -> str:
+    """Return a value as JSON for people."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def text_of(value: Any) -> str:
+    """Return a description in a schema; empty if there is none."""
+    return inspect.cleandoc(value) if isinstance(value, str) else ""
+
 
 #: The name of the hidden field that says what was sent: the fields, or the param's text.
 SENT_AS, AS_FIELDS, AS_TEXT = "param_as", "fields", "text"

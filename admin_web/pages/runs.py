@@ -13,8 +13,7 @@ from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import run_graph
 from warren.admin_web.forms.console_form import NO_TIME, sent_once
-from warren.admin_web.forms.run_filter import PERIODS, place_of
-from warren.admin_web.forms.runs import MoveForm
+from warren.admin_web.forms.run_filter import PERIODS, Asked, MoveForm, RunFinder, place_of
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
@@ -22,7 +21,6 @@ from warren.admin_web.run_logs import LogPages, LogReader
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.result_view import result_view
-from warren.admin_web.views.run_finder import Asked, RunFinder
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.log_text import shown_text, whole_lines
 from warren.broker.reasons.codes import Why

@@ -9,11 +9,10 @@ from werkzeug.wrappers import Response
 
 from warren.admin_web.forms import bulk
 from warren.admin_web.forms.bulk import BulkAction
-from warren.admin_web.forms.run_filter import read_query
+from warren.admin_web.forms.run_filter import RunFinder, read_query
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.views.bulk_work import BulkWork, Work
-from warren.admin_web.views.run_finder import RunFinder
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.bulk import JobPreview

@@ -10,7 +10,7 @@ from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext
 from werkzeug.wrappers import Response
 
-from warren.admin_web.forms.runs import CLEARED, ClearForm
+from warren.admin_web.forms.run_filter import CLEARED, ClearForm
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, has_rights_of, visitor

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from flask import Response, render_template, request
 
 from warren.admin_web import exports
-from warren.admin_web.forms.run_filter import PERIODS
+from warren.admin_web.forms.run_filter import MAX_RUNS, PERIODS, RunFinder
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.views.run_finder import MAX_RUNS, RunFinder
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.sql.listings import job_search, run_messages

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from msgspec import Meta
 from werkzeug.datastructures import MultiDict
 
-from warren.admin_web.forms.param_fields import Look
-from warren.admin_web.forms.param_form import ParamForm, ParamInput
+from warren.admin_web.forms.param_form import Look, ParamForm, ParamInput
 from warren.executor.handlers.params import params_of
 from warren.scheduler.jobs.typed_params import param_problems
 
