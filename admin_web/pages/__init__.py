@@ -4,32 +4,28 @@ from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.alarms.page import AlarmPages, IncidentPages
 from warren.admin_web.pages.account import AccountPages, PreferencePages
 from warren.admin_web.pages.apps import AppPages
-from warren.admin_web.pages.audit_log import AuditPages
 from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
-from warren.admin_web.pages.bulk.bulk_jobs import BulkJobPages, job_parts
-from warren.admin_web.pages.bulk.bulk_runs import BulkRunPages
-from warren.admin_web.pages.bulk.clearing import ClearingPages
+from warren.admin_web.pages.bulk import BulkJobPages, BulkRunPages, BulkWork, job_parts
 from warren.admin_web.pages.calendars import CalendarPages
+from warren.admin_web.pages.clearing import ClearingPages
 from warren.admin_web.pages.dashboard import DashboardPages
 from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
-from warren.admin_web.pages.finding.find import FindPages
-from warren.admin_web.pages.finding.run_errors import RunErrorPages
+from warren.admin_web.pages.find import FindPages
 from warren.admin_web.pages.glue import GluePages
-from warren.admin_web.pages.health import HealthPages
-from warren.admin_web.pages.jobs.job_actions import JobActions
-from warren.admin_web.pages.jobs.job_form import JobFormPages
-from warren.admin_web.pages.jobs.job_history import JobHistoryPages
-from warren.admin_web.pages.jobs.job_pages import JobPages
+from warren.admin_web.pages.history import AuditPages, JobHistoryPages
+from warren.admin_web.pages.job_actions import JobActions
+from warren.admin_web.pages.job_form import JobFormPages
+from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages
-from warren.admin_web.pages.runs import RunPages
+from warren.admin_web.pages.monitoring import HealthPages
+from warren.admin_web.pages.runs import RunErrorPages, RunPages
 from warren.admin_web.pages.sign_in import SignInPages
 from warren.admin_web.pages.timeline import TimelinePages
 from warren.admin_web.pages.tokens import TokenPages
 from warren.admin_web.pages.users import UserPages
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import PageGroup
-from warren.admin_web.views.bulk_work import BulkWork
 
 
 def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]:

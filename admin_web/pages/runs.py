@@ -1,9 +1,11 @@
-"""The pages of runs: list, details with a timeline, kill, re-run, logs."""
+"""The pages of runs: list, details, result, kill, re-run, logs, and failures by message."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+import msgspec
 from flask import Response, current_app, flash, redirect, render_template, request, url_for
 from flask_babel import LazyString, gettext, lazy_gettext
 from sqlalchemy.orm import Session
@@ -13,16 +15,23 @@ from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import run_graph
 from warren.admin_web.forms.console_form import NO_TIME, sent_once
-from warren.admin_web.forms.run_filter import PERIODS, Asked, MoveForm, RunFinder, place_of
+from warren.admin_web.forms.run_filter import (
+    MAX_RUNS,
+    PERIODS,
+    Asked,
+    MoveForm,
+    RunFinder,
+    place_of,
+)
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.run_logs import LogPages, LogReader
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.views.result_view import result_view
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.log_text import shown_text, whole_lines
+from warren.broker.messages.values import result_value
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
@@ -36,11 +45,96 @@ from warren.scheduler.views.limit_view import waits_for
 from warren.scheduler.views.to_json import run_progress
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.jobs import job_names
-from warren.sql.listings import flow_nodes, recent, run_relations, run_search
+from warren.sql.listings import (
+    flow_nodes,
+    job_search,
+    recent,
+    run_messages,
+    run_relations,
+    run_search,
+)
+from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
 from warren.sql.listings.recent import DetailedRun
-from warren.sql.listings.run_search import RunPage
+from warren.sql.listings.run_search import RunCount, RunPage
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
+
+#: Results that are nested deeper or have more parts are shown as text. A table has so many columns.
+MAX_DEPTH = 12
+MAX_PARTS = 2_000
+MAX_COLUMNS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branch:
+    """A part of a tree: its key or number, and its own text or its parts."""
+
+    name: str
+    text: str = ""
+    parts: tuple["Branch", ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultView:
+    """A result: a table with a row for each of its `columns`, else a tree, else `text`."""
+
+    columns: tuple[str, ...] = ()
+    rows: tuple[tuple[str, ...], ...] = ()
+    tree: tuple[Branch, ...] = ()
+    text: str = ""
+
+
+def result_view(result: str | None, message: str) -> ResultView | None:
+    """Return how to show a result; None if there is none, or the message says the same."""
+    value = result_value(result)
+    if value is None or (isinstance(value, str) and message.startswith(value)):
+        return None
+    if not isinstance(value, dict | list) or not value:
+        return None if _text(value) == message else ResultView(text=_text(value))
+    if columns := _columns(value):
+        rows = tuple(tuple(_text(row.get(name, "")) for name in columns) for row in value)
+        return ResultView(columns=columns, rows=rows)
+    if _parts(value, MAX_DEPTH) <= MAX_PARTS:
+        return ResultView(tree=tuple(_branches(value)))
+    return ResultView(text=result or "")
+
+
+def _columns(value: Any) -> tuple[str, ...]:
+    """Return the columns of a list of flat objects; none if a value is not one."""
+    if not isinstance(value, list) or not all(isinstance(row, dict) for row in value):
+        return ()
+    if any(isinstance(cell, dict | list) for row in value for cell in row.values()):
+        return ()
+    columns = tuple(dict.fromkeys(name for row in value for name in row))
+    return columns if len(columns) <= MAX_COLUMNS and len(value) <= MAX_PARTS else ()
+
+
+def _parts(value: Any, depth: int) -> int:
+    """Return how many parts a value has; more than may be shown if it is nested too deep."""
+    if not isinstance(value, dict | list):
+        return 1
+    if not depth:
+        return MAX_PARTS + 1
+    return 1 + sum(_parts(part, depth - 1) for _, part in _items(value))
+
+
+def _branches(value: Any) -> Iterable[Branch]:
+    for name, part in _items(value):
+        if isinstance(part, dict | list) and part:
+            yield Branch(name=name, parts=tuple(_branches(part)))
+        else:
+            yield Branch(name=name, text=_text(part))
+
+
+def _items(value: dict[str, Any] | list[Any]) -> Iterable[tuple[str, Any]]:
+    if isinstance(value, dict):
+        return value.items()
+    return ((str(number), part) for number, part in enumerate(value, start=1))
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
 
 _KILLED = {
     KillOutcome.CANCELLED: lazy_gettext("The run has been cancelled; it was not sent."),
@@ -341,3 +435,69 @@ def _missing(number: int, last: int, *, is_over: bool) -> Stage:
     if is_over or number < last:
         return Stage.SKIPPED
     return Stage.NOW if number == last + 1 else Stage.AHEAD
+
+
+#: Groups on the page; a shorter period shows the rest.
+GROUPS = 100
+
+
+class RunErrorPages:
+    """Errors of the visitor's apps."""
+
+    name = "run_errors"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._finder = RunFinder(services)
+
+    @route("/runs/errors", Right.VIEW)
+    def show(self) -> Response | str | tuple[str, int]:
+        """Show groups of failed runs, the largest first."""
+        asked = self._finder.ask(request.args)
+        facts = {"form": asked.form, "periods": PERIODS}
+        if not asked.is_valid:
+            nothing = ErrorGroups(groups=[], runs=0, is_all=True)
+            return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
+        error_groups = self._finder.errors(asked)
+        if exports.is_asked():
+            return self._file(error_groups.groups)
+        first = error_groups.groups[:GROUPS]
+        lines = self._services.database.read(
+            lambda session: run_messages.by_ids(session, [group.newest for group in first])
+        )
+        by_id = {line.id: line for line in lines}
+        groups = [(group, by_id[group.newest]) for group in first if group.newest in by_id]
+        hidden = len(error_groups.groups) - len(groups)
+        return render_template(
+            "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=error_groups
+        )
+
+    def _file(self, groups: Sequence[ErrorGroup]) -> Response:
+        """Export every group."""
+        names = self._services.database.read(
+            lambda session: job_search.names(
+                session, {group.job_id for group in groups}, visitor().app_ids
+            )
+        )
+        rows = (
+            {
+                "runs": group.count,
+                "job_id": group.job_id,
+                "job": names.get(group.job_id),
+                "message": group.text,
+                "first_due_at": group.first_due,
+                "last_due_at": group.last_due,
+                "newest_run_id": group.newest,
+            }
+            for group in groups
+        )
+        columns = ("runs", "job_id", "job", "message", "first_due_at", "last_due_at")
+        return exports.answer("errors", (*columns, "newest_run_id"), rows)
+
+    @route("/runs/total", Right.VIEW)
+    def total(self) -> str:
+        """Return the number of matching runs, up to a limit, as HTML for the runs page."""
+        asked = self._finder.ask(request.args)
+        nothing = RunCount(number=0, is_all=True)
+        run_count = self._finder.count(asked) if asked.is_valid else nothing
+        return render_template("pages/runs_total.html", found=run_count, most=MAX_RUNS)

@@ -9,8 +9,8 @@ from sqlalchemy import update
 
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
-from warren.admin_web.views import tally_cache
-from warren.admin_web.views.tally_cache import CachedTally, TallyCache, TallyKey
+from warren.admin_web.pages import ledger
+from warren.admin_web.pages.ledger import CachedTally, TallyCache, TallyKey
 from warren.sql.engine import Database
 from warren.sql.models import History, Job, Run, SkippedTicks, Uptime
 from warren.sql.registry import apps
@@ -211,10 +211,8 @@ class TestPage:
         self, admin: Visit, books: Books, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         may_go_on = threading.Event()
-        audit = tally_cache.audit_job
-        monkeypatch.setattr(
-            tally_cache, "audit_job", lambda *args: may_go_on.wait(60) and audit(*args)
-        )
+        audit = ledger.audit_job
+        monkeypatch.setattr(ledger, "audit_job", lambda *args: may_go_on.wait(60) and audit(*args))
         books.job("slow", until_ms=MIDNIGHT - 1)
 
         page = admin.get("/ledger").text

@@ -10,7 +10,7 @@ from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from tests.unit.admin_web.bulk.test_bulk_jobs import CRON, do, states
-from warren.admin_web.forms import bulk
+from warren.admin_web.pages import bulk
 from warren.sql.engine import Database
 from warren.sql.models import AuditEntry, Job
 

@@ -9,7 +9,7 @@ import pytest
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
-from warren.admin_web.history import LISTED
+from warren.admin_web.pages.history import LISTED
 from warren.scheduler.alarms.events import AlarmTargets
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec

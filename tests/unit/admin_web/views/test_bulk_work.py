@@ -9,8 +9,7 @@ import pytest
 
 from tests.support.console import Clock, make_services
 from tests.support.eventually import eventually
-from warren.admin_web.forms.bulk import BulkAction
-from warren.admin_web.views.bulk_work import KNOWN, BulkWork, Work, WorkState
+from warren.admin_web.pages.bulk import KNOWN, BulkAction, BulkWork, Work, WorkState
 from warren.admin_web.visitors import actor_of
 from warren.scheduler.commands.bulk.reruns import Outcome, Part
 from warren.scheduler.commands.commands import Commands

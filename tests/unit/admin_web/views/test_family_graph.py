@@ -1,6 +1,6 @@
 """Where the boxes of a family stand."""
 
-from warren.admin_web.views.job_details import BOX_WIDTH, MAX_BOXES, FamilyGraph, draw, generations
+from warren.admin_web.pages.job_pages import BOX_WIDTH, MAX_BOXES, FamilyGraph, draw, generations
 from warren.sql.listings.run_relations import Family
 
 

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 from flask import Flask
 
-from warren.admin_web.views.job_details import read_settings
+from warren.admin_web.pages.job_pages import read_settings
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules.options import ScheduleOptions

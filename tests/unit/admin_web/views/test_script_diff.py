@@ -2,7 +2,7 @@ import time
 
 import pytest
 
-from warren.admin_web.views.script_diff import COMPARED, SHOWN, Difference, difference, side_by_side
+from warren.admin_web.pages.glue import COMPARED, SHOWN, Difference, difference, side_by_side
 
 
 def shown(found: Difference) -> list[str]:

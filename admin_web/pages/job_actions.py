@@ -1,8 +1,13 @@
-"""Actions on jobs: start, stop, trigger, delete."""
+"""Actions on jobs: start, stop, trigger, delete; and a preview of what a trigger would do now.
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
-from typing import TypeVar
+The preview sends and stores nothing. Other runs may start and end before the run is sent.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -11,29 +16,147 @@ from werkzeug.wrappers import Response
 from wtforms import SelectMultipleField, TextAreaField
 
 from warren.admin_web.access.gate import local_path
-from warren.admin_web.forms import bulk
-from warren.admin_web.forms.bulk import BulkAction
 from warren.admin_web.forms.console_form import ConsoleForm, select_choices, sent_once
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text, reason_text
-from warren.admin_web.pages.bulk.bulk_jobs import ask_about_all
+from warren.admin_web.pages import bulk
+from warren.admin_web.pages.bulk import BulkAction, BulkWork, Work, ask_about_all
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import read_id, route
-from warren.admin_web.views import trigger_preview
-from warren.admin_web.views.bulk_work import BulkWork, Work
 from warren.admin_web.visitors import visitor
+from warren.broker.messages.values import Block
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.new_run import calendars_for_runs
+from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.typed_params import TypedParams
-from warren.scheduler.problems import Problem, Refused
+from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.views.process_view import ExecutorView, executor_views
 from warren.sql.listings import dashboard, job_search
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import App
 from warren.sql.registry import apps
+from warren.sql.registry.presence import ProcessState
+from warren.sql.runs import queries
+
+
+class Effect(StrEnum):
+    """What would happen to a run at an executor."""
+
+    START = "START"
+    QUEUE = "QUEUE"
+    SKIP = "SKIP"
+    REPLACE = "REPLACE"
+
+
+_WHEN_BUSY: Mapping[str, Effect] = {
+    Block.SERIAL_EXECUTION: Effect.QUEUE,
+    Block.DISCARD_LATER: Effect.SKIP,
+    Block.COVER_EARLY: Effect.REPLACE,
+}
+
+
+class Candidate(NamedTuple):
+    """An executor that the run may go to, and how many open runs of the job it has."""
+
+    address: str
+    open_runs: int
+    effect: Effect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriggerPreview:
+    """What would be sent, and where.
+
+    Attributes:
+        unchecked: why a parameter other than the job's own could not be checked; else None.
+        json: a message about the parameter as JSON, if any.
+
+    """
+
+    param: str
+    unchecked: Reason | None
+    json: str
+    is_json_wrong: bool
+    candidates: Sequence[Candidate]
+
+
+def read_preview(
+    session: Session, job: ListedJob, param: str, wanted: Collection[str], *, now_ms: int
+) -> TriggerPreview:
+    """Return what a trigger would do; `wanted` limits it to these executors.
+
+    Raises:
+        Problem: the parameter is too long, or an address is neither registered nor listed.
+        Refused: no executor that is online accepts the parameter.
+
+    """
+    check_param(param)
+    typed = TypedParams.read(session, [job.app], now_ms).of(job.app, job.handler or "")
+    if job.handler and (problems := typed.problems(param)):
+        raise Refused(problems)
+    listed = apps.split(session.get_one(App, job.app_id).address_list)
+    lists = {job.app: tuple(listed)} if listed else {}
+    views = executor_views(dashboard.executors(session, [job.app_id]), lists, now_ms)
+    known = {view.address for view in views}
+    for address in wanted:
+        if address not in known:
+            raise Problem(Code.WANTED_ADDRESS, "addresses", app=job.app, got=address)
+    open_runs = queries.in_flight_of_job(session, job.app_id, job.id)
+    wrong = _json_fault(param)
+    is_json_expected = _is_json(job.stored.param or "") or param.lstrip()[:1] in ("{", "[")
+    return TriggerPreview(
+        param=param,
+        unchecked=typed.unchecked if job.handler and param != (job.stored.param or "") else None,
+        json=(wrong or str(gettext("Valid JSON."))) if is_json_expected else "",
+        is_json_wrong=bool(is_json_expected and wrong),
+        candidates=[
+            _candidate(view.address, open_runs.get(view.address, 0), job)
+            for view in _routable(views, wanted)
+        ],
+    )
+
+
+def _routable(views: Sequence[ExecutorView], wanted: Collection[str]) -> list[ExecutorView]:
+    """Return the executors that the run may go to: those with problems only if all have some."""
+    live = [
+        view
+        for view in views
+        if view.state is ProcessState.ALIVE
+        and (view.address in wanted if wanted else view.listed is not False)
+    ]
+    return [view for view in live if not view.ailments] or live
+
+
+def _candidate(address: str, open_runs: int, job: ListedJob) -> Candidate:
+    is_free = open_runs < max(1, job.stored.concurrency)
+    return Candidate(address, open_runs, Effect.START if is_free else _WHEN_BUSY[job.stored.block])
+
+
+def _is_json(param: str) -> bool:
+    return param.lstrip()[:1] in ("{", "[") and not _json_fault(param)
+
+
+def _json_fault(param: str) -> str:
+    """Return why a parameter is not JSON; empty if it is."""
+    try:
+        json.loads(param, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        place = {"line": error.lineno, "column": error.colno}
+        return str(gettext("Not valid JSON: line %(line)s, column %(column)s.", **place))
+    except (ValueError, RecursionError):
+        return str(gettext("Not valid JSON."))
+    return ""
+
+
+def _refuse(constant: str) -> Any:
+    """Refuse NaN and infinities, which Python accepts although JSON has none."""
+    raise ValueError(constant)
+
 
 #: The most jobs that one form acts on.
 MAX_JOBS = 200
@@ -150,9 +273,7 @@ class JobActions:
         try:
             params.check()
             shown = self._services.database.read(
-                lambda session: trigger_preview.read(
-                    session, job, params.text, wanted, now_ms=now_ms
-                )
+                lambda session: read_preview(session, job, params.text, wanted, now_ms=now_ms)
             )
         except Refused as refused:
             return _refused(refused, form, job, params)

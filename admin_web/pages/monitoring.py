@@ -1,8 +1,10 @@
-"""Prometheus metrics, read at each scrape."""
+"""Health, and Prometheus metrics read at each scrape, for programs. Neither needs a sign-in."""
 
+import hmac
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from flask import Response, abort, jsonify, request
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import (
     CounterMetricFamily,
@@ -15,9 +17,12 @@ from prometheus_client.registry import Collector
 
 from warren.admin_web.language.labels import AILMENT
 from warren.admin_web.services import ConsoleServices
+from warren.admin_web.url_routes import route
+from warren.scheduler.actor import Right
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from warren.sql.alarms import alarm_listing
 from warren.sql.alarms import incidents as incidents_table
+from warren.sql.errors import DatabaseUnavailable
 from warren.sql.listings import dashboard
 from warren.sql.metrics import counts, job_successes
 from warren.sql.metrics.counts import (
@@ -30,7 +35,7 @@ from warren.sql.metrics.counts import (
 )
 from warren.sql.registry import pauses, presence, uptimes
 from warren.sql.registry.pauses import ShownPause
-from warren.sql.registry.presence import ProcessState
+from warren.sql.registry.presence import ProcessState, state
 from warren.sql.run_status import FINAL
 from warren.sql.runs import due_runs
 from warren.sql.runs.queries import in_flight
@@ -231,3 +236,41 @@ def _histogram(
 
 def _seconds(bound_ms: int) -> str:
     return str(bound_ms / 1000)
+
+
+class HealthPages:
+    """Health and metrics; without names, addresses or the version."""
+
+    name = "health"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._metrics = MetricsCollector(services)
+
+    @route("/healthz", Right.ANYONE)
+    def healthz(self) -> tuple[Response, int]:
+        """Return 200 if database, broker and a scheduler are available, else 503."""
+        state = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
+        try:
+            state["schedulers"] = self._is_scheduled()
+        except DatabaseUnavailable:
+            state["database"] = state["schedulers"] = False
+        is_well = all(state.values())
+        answer = {"status": "ok" if is_well else "failing", **state}
+        return jsonify(answer), 200 if is_well else 503
+
+    @route("/metrics", Right.ANYONE)
+    def metrics(self) -> Response:
+        """Return metrics in Prometheus' text format; requires the token."""
+        token = self._services.metrics_token
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not token or not hmac.compare_digest(given.encode(), token.encode()):
+            abort(403)
+        return Response(self._metrics.text(), content_type=self._metrics.content_type)
+
+    def _is_scheduled(self) -> bool:
+        now_ms = self._services.now_ms()
+        registrations = self._services.database.read(
+            lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+        )
+        return any(state(row, now_ms).is_online for row in registrations)

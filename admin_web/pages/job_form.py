@@ -1,8 +1,9 @@
 """The form that creates or edits a job, and the live preview of its schedule."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
+from dataclasses import dataclass, replace
+from itertools import islice, pairwise
+from zoneinfo import ZoneInfo
 
 from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -15,31 +16,95 @@ from warren.admin_web.flows import preview as preview_flow
 from warren.admin_web.forms.jobs import FLOW, JobForm
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
-from warren.admin_web.language.labels import reason_text
+from warren.admin_web.language.catalogues import language
+from warren.admin_web.language.labels import problem_text, reason_text
 from warren.admin_web.local_times import weekday_names
-from warren.admin_web.pages.jobs import job_history
+from warren.admin_web.pages.history import read_history, restored
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
-from warren.admin_web.views.trigger_preview import Preview, preview
 from warren.admin_web.visitors import visitor
 from warren.broker.messages.values import ScriptLanguage
+from warren.broker.reasons.codes import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.commands.job_edits import Applied, ChangeAction
+from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, ProblemKind, Refused
 from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.reading import first_fires
+from warren.scheduler.schedules.registry import has_schedule, hint
+from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues
+from warren.sql.instants import moment
 from warren.sql.jobs.calendars import names as calendar_names
 from warren.sql.jobs.job_file_rows import declared_places
 from warren.sql.listings import dashboard
 from warren.sql.registry.apps import ids_by_name
+
+#: The most times that are shown.
+FIRES = 10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preview:
+    """A schedule in words and its first times, or what is wrong with it.
+
+    `hint` says which part is easily misread, `clock_notes` what the next clock changes do,
+    `cancelled` how many planned runs saving cancels.
+    """
+
+    words: str = ""
+    hint: str = ""
+    clock_notes: Sequence[Reason] = ()
+    fires: tuple[int, ...] = ()
+    zone: str = ""
+    wrong: str = ""
+    cancelled: int = 0
+
+    @property
+    def shifts(self) -> dict[int, str]:
+        """The first time after each clock change of the job's zone, with its new UTC offset."""
+        offsets = {at: moment(at, ZoneInfo(self.zone)).isoformat()[-6:] for at in self.fires}
+        return {
+            after: offsets[after]
+            for before, after in pairwise(self.fires)
+            if offsets[before] != offsets[after]
+        }
+
+
+def preview(
+    facts: ScheduleFacts, *, now_ms: int, calendars: Calendars = NO_CALENDARS
+) -> Preview | None:
+    """Return the preview of a schedule; None if nothing is typed."""
+    kind, value, zone = facts.kind, facts.value, facts.timezone
+    if not value and has_schedule(kind):
+        return None
+    try:
+        load_zone(zone)
+        cut = replace(facts, value=value[:1_000])
+        fires = first_fires(cut, now_ms=now_ms, count=FIRES, calendars=calendars)
+        notes = clock_notes(cut, now_ms=now_ms, calendars=calendars)
+    except Problem as problem:
+        return Preview(wrong=problem_text(problem))
+    if not fires and has_schedule(kind):
+        return Preview(wrong=gettext("It will not run again."))
+    words = job_labels.schedule_words(kind, value)
+    return Preview(
+        words=words,
+        hint=hint(kind, value, language()),
+        clock_notes=notes,
+        fires=tuple(fires),
+        zone=zone,
+    )
+
 
 _CHANGED = lazy_gettext(
     "Someone else changed this job in the meantime. Nothing was saved. "
@@ -329,11 +394,11 @@ class JobFormPages:
         commands = self._services.commands(known.actor)
 
         def read(session: Session) -> PastSpec:
-            history = job_history.read(session, commands, known, job_id)
+            history = read_history(session, commands, known, job_id)
             version = history.find(id_argument("version"))
             if version is None:
                 abort(404)
-            return job_history.restored(session, history, version, known)
+            return restored(session, history, version, known)
 
         past_spec = self._services.database.read(read)
         flash(gettext("This is an earlier version of the job. Nothing changes until you save."))

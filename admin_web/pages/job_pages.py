@@ -1,37 +1,46 @@
-"""Everything that a job's page shows, read at once: settings, family graph, last and next runs.
+"""The pages that show jobs: the list, and one job with its past and future runs.
 
-The family graph has one column per generation, laid out for a template to draw.
+A job's page is read at once: settings, family graph, last and next runs. The family graph has one
+column per generation, laid out for a template to draw.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
+from flask import render_template, request
 from flask_babel import gettext
 from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
 
-from warren.admin_web import charts
+from warren.admin_web import charts, exports
 from warren.admin_web.alarms.alarm_tests import JobTarget, read_targets
 from warren.admin_web.charts import HeatMap
+from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import Picture, job_picture
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.admin_web.forms.run_filter import LINES, JobFilterForm, wanted
+from warren.admin_web.language import alarm_labels, job_labels
 from warren.admin_web.language.job_labels import CALL_WHEN, GAPS, ON_HOLIDAY, OPTIONS, label_of
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
-from warren.admin_web.visitors import Visitor
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.reasons.codes import Reason
-from warren.scheduler.alarms.watches import STAGES
+from warren.scheduler.actor import Right
+from warren.scheduler.alarms.calendar_ends import STAGES
 from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
-from warren.scheduler.jobs.spec import Field, JobSpec
+from warren.scheduler.jobs.spec import AppSpec, Field, JobSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import ScheduleOptions
-from warren.scheduler.schedules.reading import is_waiting, next_fires, read_schedule
+from warren.scheduler.schedules.reading import is_waiting, next_fire, next_fires, read_schedule
 from warren.scheduler.schedules.working_days import date_of
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
@@ -42,6 +51,7 @@ from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_relations import Family
+from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
@@ -392,3 +402,90 @@ def _blockers(
         session, [app_id], now_ms=services.now_ms(), format_time=times.format
     )
     return job_blockers.of_spec(spec)
+
+
+Page = Response | str | tuple[str, int]
+
+
+class JobPages:
+    """Jobs of the visitor's apps."""
+
+    name = "jobs"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._files = ListFiles(services)
+
+    @route("/jobs", Right.VIEW)
+    def index(self) -> Page:
+        """Show a page of jobs."""
+        known, now_ms = visitor(), self._services.now_ms()
+        form = JobFilterForm(request.args)
+        apps, saved = self._services.database.read(
+            lambda s: (
+                list(ids_by_name(s, known.app_ids)),
+                preferences.filters(s, known.user_id, "jobs"),
+            )
+        )
+        form.set_choices(apps)
+        if not form.validate():
+            facts = {"form": form, "saved": saved}
+            return render_template("pages/jobs.html", **facts, jobs=[], further=None), 422
+        asked = wanted(form, known)
+        if exports.is_asked():
+            return self._files.jobs(asked)
+        jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
+        further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None
+        return render_template(
+            "pages/jobs.html",
+            job_labels=job_labels,
+            form=form,
+            saved=saved,
+            jobs=jobs[:LINES],
+            further=further,
+            next_fire=self._next_fire(jobs),
+            is_waiting=is_waiting,
+        )
+
+    @route("/jobs/<id:job_id>", Right.VIEW)
+    def show(self, job_id: int) -> str:
+        """Show a job."""
+        details = self._details(job_id)
+        return render_template(
+            "pages/jobs_show.html",
+            job_labels=job_labels,
+            alarm_labels=alarm_labels,
+            details=details,
+            settings=read_settings(details.spec, may_see_secrets=visitor().may(Right.OPERATE)),
+            yaml=self._yaml(details.spec),
+        )
+
+    @route("/jobs/<id:job_id>/yaml", Right.OPERATE)
+    def export(self, job_id: int) -> Response:
+        """Return a job as a job file."""
+        spec = self._details(job_id).spec
+        headers = {"Content-Disposition": f'attachment; filename="job-{job_id}.yaml"'}
+        return Response(self._yaml(spec), mimetype="application/yaml", headers=headers)
+
+    def _details(self, job_id: int) -> JobDetails:
+        known = visitor()
+        return self._services.database.read(
+            lambda s: read_details(s, self._services, known, job_id)
+        )
+
+    def _yaml(self, spec: JobSpec) -> str:
+        """Return the job as a job file, if the visitor may see its webhooks; else nothing."""
+        if self._services.job_file is None or not visitor().may(Right.OPERATE):
+            return ""
+        lines = self._services.job_file([AppSpec(name=spec.app)], [spec], (), ())
+        return "".join(f"{line}\n" for line in lines)
+
+    def _next_fire(self, jobs: Sequence[ListedJob]) -> Callable[[ListedJob], int | None]:
+        """Return what gives the next tick of each of these jobs."""
+        calendars = self._services.database.read(lambda s: calendars_for(s, jobs))
+        return partial(
+            next_fire,
+            now_ms=self._services.now_ms(),
+            timezone=self._services.timezone,
+            calendars=calendars,
+        )

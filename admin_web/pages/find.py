@@ -1,7 +1,4 @@
-"""The search box: finds pages, jobs, apps, executors and runs by id, with links to their actions.
-
-All results are links: actions are confirmed on their own pages.
-"""
+"""The search box: finds pages, jobs, apps, executors, and runs by id, with links to actions."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

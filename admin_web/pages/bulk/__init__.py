@@ -1,1 +1,0 @@
-"""Pages for bulk actions on runs and jobs: confirm, start, show the progress."""

@@ -1,1 +1,0 @@
-"""Search pages: anything by its name, and runs by their errors."""

@@ -1,1 +1,0 @@
-"""The pages of jobs: the list, a job, its form, and actions."""

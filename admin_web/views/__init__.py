@@ -1,1 +1,0 @@
-"""Data for pages, computed before a template renders it."""
