@@ -11,14 +11,13 @@ from warren.admin_web.access.gate import Gate
 from warren.admin_web.access.security import MaskedTokens, Security
 from warren.admin_web.access.sign_ins import LONGEST_SECONDS, CookiePerPort, SignIns
 from warren.admin_web.access.sub_path import BelowPath
-from warren.admin_web.cluster_conditions import ClusterConditions, ConditionPages
 from warren.admin_web.compression import Compression
 from warren.admin_web.downloads import DownloadPlaces
 from warren.admin_web.errors import ErrorPages
 from warren.admin_web.language import catalogues, labels
 from warren.admin_web.page_cache import PageCache
 from warren.admin_web.pages import page_groups
-from warren.admin_web.pages.pausing import PausePages
+from warren.admin_web.pages.conditions import ClusterConditions, ConditionPages, PausePages
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import IdConverter, mount
 

@@ -18,6 +18,8 @@ from warren.scheduler.commands.bulk.reruns import Outcome
 from warren.scheduler.problems import Code, FieldName, Problem, Word
 from warren.scheduler.views.flow_view import NodeState
 from warren.sql.accounts.users import Role
+from warren.sql.alarms.alarm_listing import AlarmState
+from warren.sql.alarms.alarms import MAIL, RUN_END
 from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import Kind, RunStatus
 
@@ -241,3 +243,34 @@ OBJECT = {
     "token": lazy_gettext("token"),
     "session": lazy_gettext("sign-in"),
 }
+
+
+ALARM_STATE = {
+    AlarmState.UNDELIVERED: State(lazy_gettext("not delivered"), "bad", "triangle"),
+    AlarmState.WAITING: State(lazy_gettext("waiting"), "info", "clock"),
+    AlarmState.HELD: State(lazy_gettext("held back by the limit"), "warn", "pause"),
+    AlarmState.DELIVERED: State(lazy_gettext("delivered"), "good", "check"),
+    AlarmState.DISMISSED: State(lazy_gettext("dismissed"), "quiet", "minus"),
+}
+#: What an alarm is about, by the kind of its event.
+ALARM_CAUSE = {
+    "failure": lazy_gettext("run failed"),
+    "overdue": lazy_gettext("too many overdue runs"),
+    "missed": lazy_gettext("due times missed"),
+    "call": lazy_gettext("call refused"),
+    "incident": lazy_gettext("expectation broken, or kept again"),
+    "absence": lazy_gettext("no executor online"),
+    "return": lazy_gettext("executor is back"),
+    "ailing": lazy_gettext("executor in trouble"),
+    "calendar": lazy_gettext("calendar ends soon"),
+    "epoch": lazy_gettext("database has gone back"),
+    "summary": lazy_gettext("summary of alarms"),
+    "test": lazy_gettext("test"),
+    "ended": lazy_gettext("run ended"),
+}
+
+
+def alarm_channel(name: str) -> str:
+    """Return the name of an alarm's channel; that of a webhook is its format."""
+    named = {MAIL: lazy_gettext("e-mail"), RUN_END: lazy_gettext("run webhook")}
+    return str(named.get(name) or name)

@@ -1,8 +1,8 @@
 """The page groups of the console; add new ones to this list."""
 
 from warren.admin_web.access.sign_ins import SignIns
-from warren.admin_web.alarms.page import AlarmPages, IncidentPages
-from warren.admin_web.pages.account import AccountPages, PreferencePages
+from warren.admin_web.pages.account import AccountPages, PreferencePages, SignInPages
+from warren.admin_web.pages.alarms import AlarmPages, IncidentPages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
 from warren.admin_web.pages.bulk import BulkJobPages, BulkRunPages, BulkWork, job_parts
@@ -20,10 +20,8 @@ from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages
 from warren.admin_web.pages.monitoring import HealthPages
 from warren.admin_web.pages.runs import RunErrorPages, RunPages
-from warren.admin_web.pages.sign_in import SignInPages
 from warren.admin_web.pages.timeline import TimelinePages
-from warren.admin_web.pages.tokens import TokenPages
-from warren.admin_web.pages.users import UserPages
+from warren.admin_web.pages.users import TokenPages, UserPages
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import PageGroup
 

@@ -1,17 +1,29 @@
-"""The account page: password, language, time zone, theme and sessions; the saved filters."""
+"""Signing in and out; the account page: password, preferences, sessions, saved filters."""
 
-from flask import abort, flash, redirect, render_template, request, session, url_for
+from flask import (
+    abort,
+    flash,
+    g,
+    make_response,
+    redirect,
+    render_template,
+    request,
+    session,
+    url_for,
+)
 from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from warren.admin_web.access.gate import TOKEN, local_path
-from warren.admin_web.access.sign_ins import SignIns, TooManyAttempts
+from warren.admin_web import template_globals
+from warren.admin_web.access.gate import TOKEN, local_path, origin
+from warren.admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
 from warren.admin_web.forms.console_form import select_choices
-from warren.admin_web.forms.users import PasswordForm, PreferencesForm
-from warren.admin_web.language import labels
+from warren.admin_web.language import catalogues, labels
 from warren.admin_web.language.catalogues import LANGUAGES
+from warren.admin_web.links import page_of
 from warren.admin_web.local_times import zones
+from warren.admin_web.pages.users import PasswordForm, PreferencesForm, SignInForm
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.template_globals import THEMES
 from warren.admin_web.url_routes import route
@@ -22,6 +34,81 @@ from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import preferences, sessions, users
 from warren.sql.listings import job_search
 from warren.sql.models import User
+
+#: How long a browser keeps its language and theme.
+COOKIE_SECONDS = 365 * 86_400
+
+
+class SignInPages:
+    """Signing in and out."""
+
+    name = "sign_in"
+
+    def __init__(self, services: ConsoleServices, sign_ins: SignIns) -> None:
+        self._is_https = services.is_https
+        self._sign_ins = sign_ins
+
+    @route("/login", Right.ANYONE, methods=("GET", "POST"))
+    def login(self) -> str | Response | tuple[str, int] | tuple[str, int, dict[str, str]]:
+        """Sign in, then redirect to the page the visitor wanted."""
+        form = SignInForm(request.form)
+        if request.method != "POST":
+            return render_template("pages/login.html", form=form)
+        if not form.validate():
+            return render_template("pages/login.html", form=form), 422
+        answer = self._sign_ins.open(
+            form.username.data or "",
+            form.password.data or "",
+            origin=origin(),
+            agent=request.user_agent.string,
+            instead_of=str(session.get(TOKEN, "")),
+        )
+        if isinstance(answer, SignedIn):
+            target = local_path(request.args.get("next"))
+            return _start_session(answer.token, page_of(target) or target)
+        if isinstance(answer, TooManyAttempts):
+            form.add_error(gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds))
+            headers = {"Retry-After": str(answer.seconds)}
+            return render_template("pages/login.html", form=form), 429, headers
+        form.add_error(gettext("Wrong user name or password."))
+        return render_template("pages/login.html", form=form), 401
+
+    @route("/logout", Right.ACCOUNT, methods=("POST",))
+    def logout(self) -> Response:
+        """End this sign-in; copies of its cookie become invalid too."""
+        known = visitor()
+        self._sign_ins.end(known, known.sign_in_id)
+        session.clear()
+        return redirect(url_for("sign_in.login"), 303)
+
+    @route("/browser", Right.ANYONE, methods=("POST",))
+    def browser(self) -> Response:
+        """Store a language or theme in the browser of a visitor who is not signed in."""
+        answer = make_response(redirect(local_path(request.args.get("next")), 303))
+        wanted = (
+            (catalogues.COOKIE, request.form.get("language"), catalogues.LANGUAGES),
+            (template_globals.THEME_COOKIE, request.form.get("theme"), template_globals.THEMES),
+        )
+        for cookie, value, known in wanted:
+            if value is not None and value in known:
+                answer.set_cookie(
+                    cookie,
+                    value,
+                    max_age=COOKIE_SECONDS,
+                    secure=self._is_https,
+                    httponly=True,
+                    samesite="Lax",
+                )
+        return answer
+
+
+def _start_session(token: str, target: str) -> Response:
+    # Drop the previous session: somebody else may have planted its cookie.
+    session.clear()
+    session[TOKEN] = token
+    g.pop("visitor", None)
+    return redirect(target, 303)
+
 
 _AS_BROWSER = lazy_gettext("browser default")
 _THEMES = {"light": lazy_gettext("light"), "dark": lazy_gettext("dark")}

@@ -10,7 +10,6 @@ from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
-from warren.admin_web.alarms.alarm_tests import BUTTON, AlarmTests
 from warren.admin_web.flows import FlowPreview, read_flow
 from warren.admin_web.flows import preview as preview_flow
 from warren.admin_web.forms.jobs import FLOW, JobForm
@@ -19,6 +18,7 @@ from warren.admin_web.language import job_labels
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import problem_text, reason_text
 from warren.admin_web.local_times import weekday_names
+from warren.admin_web.pages.alarms import BUTTON, AlarmTests
 from warren.admin_web.pages.history import read_history, restored
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route

@@ -17,16 +17,16 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web import charts, exports
-from warren.admin_web.alarms.alarm_tests import JobTarget, read_targets
 from warren.admin_web.charts import HeatMap
 from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import Picture, job_picture
 from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
 from warren.admin_web.forms.run_filter import LINES, JobFilterForm, wanted
-from warren.admin_web.language import alarm_labels, job_labels
+from warren.admin_web.language import job_labels
 from warren.admin_web.language.job_labels import CALL_WHEN, GAPS, ON_HOLIDAY, OPTIONS, label_of
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.pages.alarms import JobTarget, read_targets
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
@@ -454,7 +454,6 @@ class JobPages:
         return render_template(
             "pages/jobs_show.html",
             job_labels=job_labels,
-            alarm_labels=alarm_labels,
             details=details,
             settings=read_settings(details.spec, may_see_secrets=visitor().may(Right.OPERATE)),
             yaml=self._yaml(details.spec),

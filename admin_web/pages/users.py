@@ -1,28 +1,169 @@
-"""The pages of users: who can sign in, and what they may do in which apps."""
+"""The pages and forms of users and their tokens: who may sign in, and do what in which apps."""
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
+from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
+from wtforms import (
+    BooleanField,
+    IntegerField,
+    PasswordField,
+    SelectField,
+    SelectMultipleField,
+    StringField,
+)
+from wtforms.validators import EqualTo, InputRequired, Length, NumberRange, Optional, Regexp
 
 from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
-from warren.admin_web.forms.console_form import select_choices
-from warren.admin_web.forms.users import NewUserForm, ResetForm, RightsForm, UserFilterForm
+from warren.admin_web.forms.console_form import ALL, REQUIRED, ConsoleForm, select_choices
 from warren.admin_web.language import labels
+from warren.admin_web.language.labels import PASSWORD_FLAW, problem_text
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.visitors import visitor
+from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.passwords import password_problem
-from warren.scheduler.commands.users import UserCommands
+from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password_problem
+from warren.scheduler.commands.tokens import token_commands
+from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope
+from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
+from warren.scheduler.commands.users import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import users
+from warren.scheduler.views.to_json import TokenView, token_view
+from warren.sql.accounts import tokens, users
 from warren.sql.accounts.users import Rights, Role, UserFilter, rights_of
+from warren.sql.listings import job_search
 from warren.sql.models import User
 from warren.sql.registry.apps import ids_by_name
+
+#: The rule for user names, in the form of a new user and at sign-in.
+USER_NAME = Regexp(
+    rf"^{NAME_PATTERN}\Z",
+    message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
+)
+#: The rule for new passwords.
+PASSWORD_LENGTH = Length(MIN_LENGTH, MAX_LENGTH, PASSWORD_FLAW[Code.WEAK_LENGTH])
+#: Longer passwords are not even hashed.
+_TYPED = Length(max=MAX_LENGTH, message=lazy_gettext("Too long."))
+
+
+class SignInForm(ConsoleForm):
+    """Asks for name and password; invalid names are neither counted nor looked up."""
+
+    username = StringField(lazy_gettext("Name"), [InputRequired(REQUIRED), USER_NAME])
+    password = PasswordField(lazy_gettext("Password"), [InputRequired(REQUIRED), _TYPED])
+
+
+class PasswordForm(ConsoleForm):
+    """Changes one's own password."""
+
+    present = PasswordField(lazy_gettext("Current password"), [InputRequired(REQUIRED), _TYPED])
+    fresh = PasswordField(
+        lazy_gettext("New password"),
+        [
+            InputRequired(REQUIRED),
+            PASSWORD_LENGTH,
+        ],
+    )
+    again = PasswordField(
+        lazy_gettext("Repeat new password"),
+        [
+            InputRequired(REQUIRED),
+            EqualTo("fresh", lazy_gettext("The passwords do not match.")),
+        ],
+    )
+
+
+class PreferencesForm(ConsoleForm):
+    """Language, time zone and theme; the view sets the choices."""
+
+    language = SelectField(lazy_gettext("Language"), validate_choice=True)
+    timezone = SelectField(lazy_gettext("Time zone"), validate_choice=True)
+    theme = SelectField(lazy_gettext("Theme"), validate_choice=True)
+
+
+class TokenForm(ConsoleForm):
+    """A new token; the scopes and apps to choose from are those of its owner."""
+
+    token_name = StringField(
+        lazy_gettext("Name"),
+        [
+            InputRequired(REQUIRED),
+            Regexp(
+                rf"^{token_commands.NAME_PATTERN}\Z",
+                message=lazy_gettext(
+                    "A name has up to 50 letters, digits, dots, hyphens or underscores."
+                ),
+            ),
+        ],
+    )
+    scopes = SelectMultipleField(
+        lazy_gettext("Scopes"), [InputRequired(lazy_gettext("Choose at least one."))], choices=[]
+    )
+    apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
+    days = IntegerField(
+        lazy_gettext("Valid for (days)"),
+        [
+            InputRequired(REQUIRED),
+            NumberRange(1, MAX_DAYS, lazy_gettext("A token is valid for 1 to 366 days.")),
+        ],
+        default=DEFAULT_DAYS,
+    )
+
+
+#: Viewer first, so that a careless click grants little.
+_ROLES = [
+    (role.name.lower(), labels.ROLE[role.name.lower()])
+    for role in (Role.VIEWER, Role.OPERATOR, Role.ADMINISTRATOR)
+]
+
+
+class UserFilterForm(ConsoleForm):
+    """Asks which users to show."""
+
+    name = StringField(lazy_gettext("Name"), [Optional(), Length(max=50)])
+    role = SelectField(
+        lazy_gettext("Role"),
+        choices=select_choices([ALL, *_ROLES]),
+        default="",
+    )
+
+
+class RightsForm(ConsoleForm):
+    """What a user may do; the view sets the choices of apps."""
+
+    role = SelectField(
+        lazy_gettext("Role"),
+        choices=select_choices(_ROLES),
+        default="viewer",
+        validate_choice=True,
+    )
+    apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
+    may_edit_glue = BooleanField(lazy_gettext("Can edit scripts"))
+
+
+class NewUserForm(RightsForm):
+    """A new user's rights, with a name and a temporary password."""
+
+    username = StringField(
+        lazy_gettext("Name"),
+        [InputRequired(REQUIRED), USER_NAME],
+    )
+    password = PasswordField(
+        lazy_gettext("Temporary password"), [InputRequired(REQUIRED), PASSWORD_LENGTH]
+    )
+
+
+class ResetForm(ConsoleForm):
+    """A new password for another user."""
+
+    password = PasswordField(
+        lazy_gettext("New password"), [InputRequired(REQUIRED), PASSWORD_LENGTH]
+    )
+
 
 Form = TypeVar("Form", bound=RightsForm)
 
@@ -228,3 +369,81 @@ def _is_acceptable(form: NewUserForm | ResetForm, name: str, password: str) -> b
     if flaw is not None:
         form.password.errors = (labels.PASSWORD_FLAW[flaw],)
     return flaw is None
+
+
+#: Stands for an app that was just deleted, and is refused. No app at all would mean every app.
+NO_APP_ID = 0
+
+
+class TokenPages:
+    """The tokens that programs use for the API."""
+
+    name = "tokens"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+
+    @route("/tokens", Right.VIEW)
+    def index(self) -> str | Response:
+        """Show the tokens by name, and the form of a new one."""
+        if exports.is_asked():
+            rows = self._services.database.read(lambda session: self._rows(session, visitor()))
+            return exports.views("tokens", TokenView, [view for _, view in rows])
+        return self._page(self._form())
+
+    @route("/tokens/add", Right.VIEW, methods=("POST",))
+    def create(self) -> str | tuple[str, int]:
+        """Create a token for the visitor and show it, once."""
+        form, known = self._form(request.form), visitor()
+        if not form.validate():
+            return self._page(form), 422
+        apps = self._apps()
+        spec = TokenSpec(
+            name=form.token_name.data or "",
+            owner_id=known.user_id,
+            scopes=[Scope(word) for word in form.scopes.data or ()],
+            app_ids=[apps.get(name, NO_APP_ID) for name in form.apps.data or ()],
+            days=form.days.data or 0,
+        )
+        try:
+            text = self._services.commands(known.actor).tokens.add(spec)
+        except Problem as problem:
+            form.token_name.errors = (problem_text(problem),)
+            return self._page(form), 422
+        return self._page(self._form(), text)
+
+    @route("/tokens/<id:token_id>/revoke", Right.VIEW, methods=("POST",))
+    def revoke(self, token_id: int) -> Response:
+        """Revoke a token; it is invalid from the next request on."""
+        self._services.commands(visitor().actor).tokens.revoke(token_id)
+        flash(gettext("Token revoked."))
+        return redirect(url_for("tokens.index"), 303)
+
+    def _page(self, form: TokenForm, fresh: str = "") -> str:
+        rows = self._services.database.read(lambda session: self._rows(session, visitor()))
+        return render_template("pages/tokens.html", form=form, rows=rows, fresh=fresh)
+
+    def _rows(self, session: Session, known: Visitor) -> list[tuple[int, TokenView]]:
+        everybodys = known.actor.may(Right.ADMINISTER)
+        listed = tokens.listing(session, user_ids=None if everybodys else [known.user_id])
+        names = {app_id: name for name, app_id in ids_by_name(session).items()}
+        job_ids = {id_ for row in listed for id_ in tokens.ids_of(row.token.jobs) or ()}
+        jobs = job_search.names(session, job_ids, known.app_ids)
+        now_ms = self._services.now_ms()
+        return [
+            (row.token.id, token_view(row, now_ms=now_ms, apps=names, jobs=jobs)) for row in listed
+        ]
+
+    def _form(self, given: Any = None) -> TokenForm:
+        known, form = visitor(), TokenForm(given)
+        form.scopes.choices = [
+            (scope.value, labels.SCOPE[scope.value])
+            for scope in Scope
+            if known.actor.may(RIGHTS[scope])
+        ]
+        form.apps.choices = [(name, name) for name in self._apps()]
+        return form
+
+    def _apps(self) -> dict[str, int]:
+        known = visitor()
+        return self._services.database.read(lambda session: ids_by_name(session, known.app_ids))
