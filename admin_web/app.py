@@ -7,19 +7,16 @@ from flask import Flask
 from werkzeug.middleware.proxy_fix import ProxyFix
 
 from warren.admin_web import links, local_times, template_globals
-from warren.admin_web.access.gate import Gate
-from warren.admin_web.access.security import MaskedTokens, Security
+from warren.admin_web.access.gate import Gate, MaskedTokens, Security
 from warren.admin_web.access.sign_ins import LONGEST_SECONDS, CookiePerPort, SignIns
-from warren.admin_web.access.sub_path import BelowPath
 from warren.admin_web.compression import Compression
 from warren.admin_web.downloads import DownloadPlaces
-from warren.admin_web.errors import ErrorPages
+from warren.admin_web.errors import ErrorPages, PageCache
 from warren.admin_web.language import catalogues, labels
-from warren.admin_web.page_cache import PageCache
 from warren.admin_web.pages import page_groups
 from warren.admin_web.pages.conditions import ClusterConditions, ConditionPages, PausePages
 from warren.admin_web.services import ConsoleServices
-from warren.admin_web.url_routes import IdConverter, mount
+from warren.admin_web.url_routes import BelowPath, IdConverter, mount
 
 
 def create_app(services: ConsoleServices) -> Flask:

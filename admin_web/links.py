@@ -10,8 +10,7 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.routing import BuildError
 
 from warren.admin_web.access.gate import local_path, parts_of
-from warren.admin_web.access.sub_path import below, here, home
-from warren.admin_web.url_routes import FORMS
+from warren.admin_web.url_routes import FORMS, below, here, home
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.actor import Right
 

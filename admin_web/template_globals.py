@@ -9,11 +9,11 @@ from pathlib import Path
 from flask import Flask, request, url_for
 from markupsafe import Markup, escape
 
-from warren.admin_web.access.sub_path import here, here_with_query, home
 from warren.admin_web.forms.console_form import fresh_key
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import link_to, query_string, same_list
+from warren.admin_web.url_routes import here, here_with_query, home
 from warren.admin_web.visitors import known_visitor
 from warren.scheduler.views.to_json import run_progress
 

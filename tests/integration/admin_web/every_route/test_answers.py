@@ -7,7 +7,7 @@ from werkzeug.test import TestResponse
 
 from tests.integration.admin_web.every_route.test_access import TABLE, calls
 from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
-from warren.admin_web.access.security import HEADERS
+from warren.admin_web.access.gate import HEADERS
 from warren.admin_web.pages.dashboard import OverviewReader
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable

@@ -17,7 +17,7 @@ from flask import Flask
 
 from tests.support.console import Clock, make_app
 from tests.support.eventually import eventually
-from warren.admin_web.access.security import HEADERS
+from warren.admin_web.access.gate import HEADERS
 from warren.admin_web.serving import http_server
 from warren.admin_web.serving.http_server import ConnectionLimits, ConnectionTimeouts, ConsoleServer
 from warren.sql.engine import Database
