@@ -16,11 +16,11 @@ How to add a page:
 5. Write texts as `_("…")` in templates and `gettext`/`lazy_gettext` in Python, and add the Chinese
    to a file of `translations/zh_CN/`, one for each page group; a test names what is missing. Show a
    stored reason with `stored_text`, a reason in memory with `reason_text`, and a refusal with
-   `language/problem_text.py`.
+   `language.labels.problem_text`.
 6. Every change is a POST with `{{ csrf() }}` that ends in a redirect (`303`).
 7. `tests/integration/admin_web/every_route/test_access.py` tries every route with every role, and
    needs a line for each new endpoint.
-8. If the group belongs in the menu, give it a line in `menu.py`. A new script is a file in
+8. If the group belongs in the menu, give it a line in `links.py`. A new script is a file in
    `frontend/src/`; one that only some pages need goes into `frontend/src/entries/`, and templates
    get its URL by `bundle("name.js")`. The URL is empty while the bundle is not built: every page
    works without scripts.

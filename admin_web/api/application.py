@@ -8,15 +8,13 @@ from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.wrappers import Response
 
-from warren.admin_web.api.authentication import Authentication, too_many_requests
+from warren.admin_web.api.authentication import Authentication, ConcurrencyLimits, too_many_requests
 from warren.admin_web.api.bodies import parsed, read_body, read_query
 from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
 from warren.admin_web.api.endpoints import groups
 from warren.admin_web.api.openapi import document
 from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
-from warren.admin_web.api.rate_limits import ConcurrencyLimits
-from warren.admin_web.api.runs.long_polling import ApiRequest, HeldRequest, LongPolling
-from warren.admin_web.api.runs.run_answers import Wait
+from warren.admin_web.api.run_answers import ApiRequest, HeldRequest, LongPolling, Wait
 from warren.admin_web.services import ApiServices, Errands, JobFiles
 from warren.admin_web.url_routes import IdConverter
 from warren.scheduler.commands.job_files.job_file import FileParts

@@ -36,7 +36,7 @@ from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 from waitress.utilities import Error
 
 from warren.admin_web.access.gate import HEADERS, HTTPS_ONLY
-from warren.admin_web.api.runs.long_polling import HELD, HOLD, HeldRequest
+from warren.admin_web.api.run_answers import HELD, HOLD, HeldRequest
 from warren.admin_web.downloads import is_for_file
 
 

@@ -13,7 +13,7 @@ import structlog
 
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.api.application import create_api
-from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.api.run_answers import LongPolling
 from warren.admin_web.services import ApiServices, WebServices
 from warren.admin_web.serving.http_server import ConnectionLimits, ConsoleServer
 from warren.broker import topology

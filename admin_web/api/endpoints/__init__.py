@@ -1,20 +1,20 @@
 """The groups of views; add new ones to this list."""
 
 from warren.admin_web.api.endpoint import Group
-from warren.admin_web.api.endpoints.activity import ActivityEndpoints
+from warren.admin_web.api.endpoints.activity import (
+    ActivityEndpoints,
+    IncidentEndpoints,
+    LedgerEndpoints,
+)
 from warren.admin_web.api.endpoints.apps import AppEndpoints
 from warren.admin_web.api.endpoints.backfills import BackfillEndpoints
 from warren.admin_web.api.endpoints.calendars import CalendarEndpoints
-from warren.admin_web.api.endpoints.cluster import ClusterEndpoints
-from warren.admin_web.api.endpoints.incidents import IncidentEndpoints
+from warren.admin_web.api.endpoints.cluster import ClusterEndpoints, MetaEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
 from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
-from warren.admin_web.api.endpoints.ledger import LedgerEndpoints
 from warren.admin_web.api.endpoints.limits import LimitEndpoints
-from warren.admin_web.api.endpoints.meta import MetaEndpoints
-from warren.admin_web.api.endpoints.runs import RunEndpoints
+from warren.admin_web.api.endpoints.runs import RunEndpoints, TriggerEndpoints
 from warren.admin_web.api.endpoints.terminal import TerminalEndpoints
-from warren.admin_web.api.endpoints.triggers import TriggerEndpoints
 from warren.admin_web.services import ApiServices
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import msgspec
 
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.endpoints.jobs import job_id_of
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import (
     DEFAULT_LIMIT,
@@ -19,7 +19,7 @@ from warren.admin_web.api.paging import (
     place_of,
 )
 from warren.admin_web.api.problem_answers import at_parameter
-from warren.admin_web.api.runs.held_runs import KEY_HEADER, idempotent
+from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
 from warren.admin_web.services import ApiServices
 from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
 from warren.scheduler.commands.tokens.scopes import Scope

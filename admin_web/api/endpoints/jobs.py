@@ -1,17 +1,19 @@
-"""Endpoints for jobs: list, read, create, change, delete, start, stop, and next due times."""
+"""Jobs: list, read, create, change (by entity tags), delete, start, stop, and next due times."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 from urllib.parse import quote
 
 import msgspec
+from flask import request
 from sqlalchemy.orm import Session
+from werkzeug.datastructures import ETags
 
-from warren.admin_web.api import conditions
 from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
 from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
-from warren.admin_web.api.endpoints.apps import asked_app_ids
-from warren.admin_web.api.endpoints.job_lookup import JOB, job_id_of, job_id_to_match, read_job
+from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.job_bodies import (
     BodyLocation,
     JobAnswer,
@@ -24,22 +26,137 @@ from warren.admin_web.api.job_bodies import (
 )
 from warren.admin_web.api.openapi import page_type
 from warren.admin_web.api.paging import DEFAULT_LIMIT, Cursor, Limit, Word, page, place_of
-from warren.admin_web.api.problem_answers import PreconditionFailed
+from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.tokens.scopes import Scope
-from warren.scheduler.jobs.past_spec import job_spec
+from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.problems import Code, Refused
+from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import next_fire, next_fires
 from warren.scheduler.views.job_warnings import job_warnings
+from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms, iso
-from warren.sql.jobs import child_links, script_versions
+from warren.sql.jobs import child_links, job_names, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
 from warren.sql.listings import job_search
 from warren.sql.listings.job_search import JobFilter, ListedJob, Order
+
+#: Characters of an entity tag after the fingerprint of the job's declaration.
+_HASH_LENGTH = 16
+CHANGE_HEADERS = {
+    "If-Match": "The `ETag` that it must still have; `*` = any.",
+    "If-None-Match": "`*`: it must not exist yet.",
+}
+#: The header of reads.
+READ_HEADERS = {"If-None-Match": "The `ETag` that the caller has; 304 if it is still the same."}
+
+
+def etag(spec: JobSpec, answer: msgspec.Struct) -> str:
+    """Return the entity tag of an answer about a job: its version, and a hash of the rest."""
+    digest = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()[:_HASH_LENGTH]
+    return f"{fingerprint(spec)}-{digest}"
+
+
+def must_exist() -> bool:
+    """Return whether the request requires the job to exist; False = it must not.
+
+    Raises:
+        Refusal: 428, the request has neither header.
+
+    """
+    if request.if_none_match.star_tag:
+        return False
+    if "If-Match" in request.headers:
+        return True
+    raise Refusal(428, 'expected the header `If-Match: "…"`, or `If-None-Match: *` to make it')
+
+
+def check_version(spec: JobSpec) -> str | None:
+    """Check that the client has seen this version of a job; return the version, None = any.
+
+    Only the version in the tag counts: the rest changes whenever the job runs, starts or stops.
+
+    Raises:
+        Problem: the job has another version.
+
+    """
+    wanted: ETags = request.if_match
+    if wanted.star_tag:
+        return None
+    current = fingerprint(spec)
+    if current not in {tag.partition("-")[0] for tag in wanted.as_set()}:
+        raise Problem(Code.JOB_CHANGED, job=f"{spec.app}/{spec.name}")
+    return current
+
+
+def is_not_modified(tag: str) -> bool:
+    """Return whether the client already has the answer with this tag."""
+    return request.if_none_match.contains_weak(tag)
+
+
+#: The path of a job.
+JOB = "/jobs/<app>/<name>"
+
+
+def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
+    """Return the id of a job that a token may see.
+
+    Raises:
+        NotFound: there is no such job.
+
+    """
+    job_id = services.database.read_autocommit(lambda session: job_names.named(session, app, name))
+    if job_id is None or not call.actor.knows_job(*job_id):
+        with missing_app_first(services, call, app):
+            raise NotFound(LookupFailure.NO_JOB_IN_APP, app=app[:100], name=name[:100])
+    return job_id[1]
+
+
+@contextmanager
+def missing_app_first(services: ApiServices, call: Call, app: str) -> Iterator[None]:
+    """If a job is not found in this block, raise that its app does not exist if that is so.
+
+    Raises:
+        NotFound: there is no such app or job.
+
+    """
+    try:
+        yield
+    except NotFound:
+        app_id_of(services, call, app)
+        raise
+
+
+def job_id_to_match(services: ApiServices, call: Call, app: str, name: str) -> int:
+    """Return the id of a job that, according to If-Match, the client has seen.
+
+    Raises:
+        PreconditionFailed: there is no such job.
+
+    """
+    try:
+        return job_id_of(services, call, app, name)
+    except NotFound as error:
+        raise PreconditionFailed([lookup_problem(error)]) from error
+
+
+def read_job(services: ApiServices, call: Call, job_id: int) -> tuple[ListedJob, JobSpec]:
+    """Return a job as it is listed, and as it is declared.
+
+    Raises:
+        NotFound: there is none that the token may see.
+
+    """
+    commands, now_ms = services.commands(call.actor).jobs, services.now_ms()
+
+    def read(session: Session) -> tuple[ListedJob, JobSpec]:
+        _, spec, _ = commands.read(session, job_id)
+        return job_search.show(session, job_id, call.actor.app_ids, now_ms=now_ms), spec
+
+    return services.database.read(read)
 
 
 class NextQuery(msgspec.Struct, kw_only=True):
@@ -185,7 +302,7 @@ class JobEndpoints:
         Scope.READ,
         JobAnswer,
         other_answers={304: "not modified"},
-        headers=conditions.SEEN,
+        headers=READ_HEADERS,
     )
     def show(self, call: Call, app: str, name: str) -> Reply:
         """Show a job; changes need its `ETag`."""
@@ -197,7 +314,7 @@ class JobEndpoints:
         Scope.READ,
         JobAnswer,
         other_answers={304: "not modified"},
-        headers=conditions.SEEN,
+        headers=READ_HEADERS,
     )
     def show_by_id(self, call: Call, job_id: int) -> Reply:
         """Show a job, by its id."""
@@ -210,13 +327,13 @@ class JobEndpoints:
         JobAnswer,
         body=JobBody,
         other_answers={201: "created"},
-        headers=conditions.HEADERS,
+        headers=CHANGE_HEADERS,
         is_conditional=True,
     )
     def put(self, call: Call, app: str, name: str) -> Reply:
         """Create a job, or replace it; fields that are left out get their defaults."""
         spec = _spec(call.body, BodyLocation(app=app, name=name))
-        if conditions.is_known():
+        if must_exist():
             return self._change(call, job_id_to_match(self._services, call, app, name), spec)
         if spec.name != name:
             wrong = FieldErrors()
@@ -238,12 +355,12 @@ class JobEndpoints:
         JobAnswer,
         body=JobBody,
         media=(MERGE_PATCH, JSON),
-        headers={"If-Match": conditions.HEADERS["If-Match"]},
+        headers={"If-Match": CHANGE_HEADERS["If-Match"]},
         is_conditional=True,
     )
     def patch(self, call: Call, app: str, name: str) -> Reply:
         """Change some fields of a job; null resets one to its default (RFC 7396)."""
-        conditions.is_known()
+        must_exist()
         job_id = job_id_to_match(self._services, call, app, name)
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms(), with_secrets=True)
@@ -261,15 +378,15 @@ class JobEndpoints:
         Scope.WRITE,
         None,
         status=204,
-        headers={"If-Match": conditions.HEADERS["If-Match"]},
+        headers={"If-Match": CHANGE_HEADERS["If-Match"]},
         is_conditional=True,
     )
     def delete(self, call: Call, app: str, name: str) -> None:
         """Delete a job; its runs stay."""
-        conditions.is_known()
+        must_exist()
         job_id = job_id_of(self._services, call, app, name)
         _, spec = read_job(self._services, call, job_id)
-        seen = conditions.check(spec)
+        seen = check_version(spec)
         self._services.commands(call.actor).jobs.delete([job_id], seen=seen)
 
     @endpoint("GET", f"{JOB}/scripts", Scope.READ, ScriptsAnswer)
@@ -285,9 +402,9 @@ class JobEndpoints:
     def _change(self, call: Call, job_id: int, spec: JobSpec, base: JobSpec | None = None) -> Reply:
         """Change a job; with `base`, only if it still is as described there."""
         _, stored = read_job(self._services, call, job_id)
-        seen = conditions.check(stored)
+        seen = check_version(stored)
         if base is not None:
-            seen = conditions.version(base)
+            seen = fingerprint(base)
         done = self._services.commands(call.actor).jobs.update(
             job_id, spec, seen=seen, enabled=spec.enabled
         )
@@ -305,7 +422,7 @@ class JobEndpoints:
     ) -> Reply:
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms())
-        tag = conditions.etag(spec, answer)
+        tag = etag(spec, answer)
         if is_saved:
             now_ms = self._services.now_ms()
             answer.warnings = self._services.database.read(
@@ -313,7 +430,7 @@ class JobEndpoints:
             )
             answer.cancelled = cancelled or msgspec.UNSET
         all_headers = {"ETag": f'"{tag}"', "Cache-Control": "private, no-cache"} | (headers or {})
-        if not is_saved and conditions.is_not_modified(tag):
+        if not is_saved and is_not_modified(tag):
             return Reply(status=304, headers=all_headers)
         return Reply(value=answer, status=status, headers=all_headers)
 

@@ -1,13 +1,14 @@
-"""Repeats, lists, waits for and kills runs, and reads their logs."""
+"""Triggers, moves and cancels, repeats, lists, awaits and kills runs, and reads their logs."""
 
 from typing import Annotated, Any, Literal
 
 import msgspec
+from flask import request
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
-from warren.admin_web.api.endpoints.job_lookup import job_id_of
+from warren.admin_web.api.endpoints.jobs import job_id_of, missing_app_first
 from warren.admin_web.api.openapi import answer_type, page_type, to_answer
 from warren.admin_web.api.paging import (
     DEFAULT_LIMIT,
@@ -17,21 +18,18 @@ from warren.admin_web.api.paging import (
     Instant,
     Limit,
     Word,
+    body_day,
+    body_instant_ms,
     cursor,
     instant_ms,
     place_of,
     query_day,
 )
-from warren.admin_web.api.problem_answers import at_parameter
-from warren.admin_web.api.runs.held_runs import (
+from warren.admin_web.api.problem_answers import at_parameter, at_pointer
+from warren.admin_web.api.run_answers import (
     KEY_HEADER,
     WAIT_HEADER,
     HeldRuns,
-    idempotent,
-    tick_runs,
-    visible_run,
-)
-from warren.admin_web.api.runs.run_answers import (
     LogAnswer,
     RunAnswer,
     RunLogAnswers,
@@ -39,19 +37,24 @@ from warren.admin_web.api.runs.run_answers import (
     TickEnd,
     Wait,
     applied,
+    idempotent,
     log_reply,
     preferred_wait_seconds,
     run_answer,
     tick_answer,
+    tick_runs,
+    visible_run,
 )
 from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
 from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
-from warren.scheduler.views.limit_view import in_words, waits_for
+from warren.scheduler.views.waits_for import in_words, waits_for
+from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_scope import along_jobs
@@ -332,3 +335,160 @@ def _statuses(query: RunsQuery) -> frozenset[RunStatus]:
     if asked - FAILURES:
         raise at_parameter("status", f"expected one of {', '.join(sorted(FAILURES))}")
     return asked or FAILURES
+
+
+_TRACE = {
+    "traceparent": "The caller's span (W3C Trace Context); the run becomes part of its trace."
+}
+#: Executors that one trigger may name at most.
+MAX_ADDRESSES = 100
+
+After = Annotated[
+    str, msgspec.Meta(max_length=32, description="A duration such as `90s`, `5m` or `2d12h`.")
+]
+
+
+class MoveBody(msgspec.Struct, kw_only=True):
+    """The new due time of a planned run: `at` a time, or `in` a while from now."""
+
+    at: Instant | None = None
+    after: After | None = msgspec.field(default=None, name="in")
+
+
+class TriggerBody(msgspec.Struct, kw_only=True):
+    """How to run a job: with this param instead of its own, only on these executors.
+
+    Its date is `run_date`, or by the job's rule that of its due time.
+    It runs now, `at` a time, or `in` a while. A time that has passed is refused; with `late`, the
+    run is due now instead.
+    """
+
+    param: str | None = None
+    addresses: Annotated[list[str], msgspec.Meta(max_length=MAX_ADDRESSES)] = []
+    at: Instant | None = None
+    after: After | None = msgspec.field(default=None, name="in")
+    late: bool = False
+    run_date: Day | None = None
+
+
+class BatchBody(msgspec.Struct, kw_only=True):
+    """Runs of a job to plan, all or none."""
+
+    runs: Annotated[list[TriggerBody], msgspec.Meta(min_length=1, max_length=MAX_TRIGGERS)]
+
+
+class BatchAnswer(msgspec.Struct, kw_only=True):
+    """The runs that were planned, in the order of the request.
+
+    `warnings` say what could not be checked.
+    """
+
+    run_ids: list[int]
+    warnings: list[str]
+
+
+class TriggerEndpoints:
+    """The runs that a token may ask for."""
+
+    name = "runs"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+        self._held = HeldRuns(services)
+
+    @endpoint(
+        "POST",
+        "/jobs/<app>/<name>/runs",
+        Scope.TRIGGER,
+        RunWithTick,
+        status=202,
+        body=TriggerBody,
+        other_answers={200: "the whole tick is over"},
+        headers=KEY_HEADER | WAIT_HEADER | _TRACE,
+    )
+    def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
+        """Run a job now or at a given time, whether it is started or stopped."""
+        seconds = preferred_wait_seconds()
+        trigger = _trigger(call.body, "")
+        once = idempotent(_idempotent_content(call.body), call)
+        self._services.run_ids.reserve()
+        with missing_app_first(self._services, call, app):
+            made = self._services.commands(call.actor).runs.trigger_once(
+                JobPath(app, name),
+                trigger,
+                kind=Kind.API,
+                once=once,
+                traceparent=request.headers.get("traceparent"),
+            )
+        headers = {"Location": f"{BASE}/runs/{made.run_id}"} | _replayed(made)
+        return self._held.reply(
+            call, made.run_id, seconds, headers, if_open=202, warnings=_warnings(made)
+        )
+
+    @endpoint(
+        "POST",
+        "/jobs/<app>/<name>/runs:batch",
+        Scope.TRIGGER,
+        BatchAnswer,
+        status=202,
+        body=BatchBody,
+        headers=KEY_HEADER | _TRACE,
+    )
+    def trigger_all(self, call: Call, app: str, name: str) -> Reply:
+        """Run a job many times, each now or at its own time; all runs are planned, or none."""
+        runs = call.body.runs
+        if not 1 <= len(runs) <= MAX_TRIGGERS:
+            raise at_pointer("/runs", f"expected 1 to {MAX_TRIGGERS} runs, got: {len(runs)}")
+        wanted = [_trigger(body, f"/runs/{number}") for number, body in enumerate(runs)]
+        once = idempotent([_idempotent_content(body) for body in runs], call)
+        with missing_app_first(self._services, call, app):
+            made = self._services.commands(call.actor).runs.trigger_all(
+                JobPath(app, name),
+                wanted,
+                kind=Kind.API,
+                once=once,
+                traceparent=request.headers.get("traceparent"),
+            )
+        run_ids = [*range(made.run_id, made.run_id + len(runs))]
+        answer = BatchAnswer(run_ids=run_ids, warnings=_warnings(made))
+        return Reply(value=answer, headers=_replayed(made))
+
+    @endpoint("PATCH", "/runs/<id:run_id>", Scope.TRIGGER, RunWithTick, body=MoveBody)
+    def move(self, call: Call, run_id: int) -> Reply | Wait:
+        """Give a run that was triggered another due time, while it is planned."""
+        if call.body.at is None and call.body.after is None:
+            raise at_pointer("", "expected at or in, got: neither")
+        when = When(at_ms=body_instant_ms("/at", call.body.at), after=call.body.after)
+        self._services.commands(call.actor).runs.move(run_id, when)
+        return self._held.reply(call, run_id, 0, {}, if_open=200)
+
+    @endpoint("DELETE", "/runs/<id:run_id>", Scope.TRIGGER, None, status=204)
+    def cancel(self, call: Call, run_id: int) -> None:
+        """Cancel a run that was triggered, while it is planned. Any run can be killed instead."""
+        self._services.commands(call.actor).runs.cancel(run_id)
+
+
+def _replayed(made: Triggered) -> dict[str, str]:
+    return {} if made.is_new else {"Idempotent-Replayed": "true"}
+
+
+def _warnings(made: Triggered) -> list[str]:
+    return [str(made.unchecked)] if made.unchecked else []
+
+
+def _trigger(body: TriggerBody, pointer: str) -> Trigger:
+    at_ms = body_instant_ms(f"{pointer}/at", body.at)
+    when = When(at_ms=at_ms, after=body.after, late=body.late)
+    day = body_day(f"{pointer}/run_date", body.run_date)
+    return Trigger(param=body.param, addresses=body.addresses, when=when, run_date=day)
+
+
+def _idempotent_content(body: TriggerBody) -> list[object]:
+    """Return what an idempotency key stands for; times are left out if the body has none.
+
+    So the keys that clients used before bodies had times still match.
+    """
+    asked: list[object] = [body.param, body.addresses]
+    times = [body.at, body.after, body.late]
+    asked += times if any(times) else []
+    return [*asked, body.run_date] if body.run_date else asked

@@ -10,7 +10,7 @@ import msgspec
 
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.problem_answers import Refusal
-from warren.admin_web.api.runs.held_runs import KEY_HEADER, idempotent
+from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
 from warren.admin_web.services import ApiServices, CommandLine
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.places import JOB_FILE_BYTES

@@ -13,7 +13,7 @@ from tests.support.api import BASE, MANY, make_api, make_token
 from tests.support.console import Clock
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.runs.long_polling import LongPolling
+from warren.admin_web.api.run_answers import LongPolling
 from warren.admin_web.services import ApiLimits
 from warren.admin_web.serving.http_server import ConnectionLimits, ConsoleServer
 from warren.sql.accounts import tokens

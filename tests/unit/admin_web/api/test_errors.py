@@ -12,7 +12,7 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.api import BASE, Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.rate_limits import RateLimits
+from warren.admin_web.api.authentication import RateLimits
 from warren.admin_web.services import ApiLimits
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_text import new_token

@@ -12,8 +12,8 @@ from tests.support.acting import NamedUsers
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import PASSWORD, Clock, Visit, make_app
 from tests.support.stored_rows import Rows
-from warren.admin_web.api.endpoints import ledger
-from warren.admin_web.api.rate_limits import ConcurrencyLimits
+from warren.admin_web.api.authentication import ConcurrencyLimits
+from warren.admin_web.api.endpoints import activity
 from warren.admin_web.services import ApiLimits
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
@@ -48,14 +48,14 @@ def test_what_takes_long_goes_a_few_at_a_time_for_each_user(
     eager = Program(app, make_token(database, clock))
     other = Program(app, make_token(database, clock, "operator"))
     begun, may_end = threading.Event(), threading.Event()
-    audit_job = ledger.audit_job
+    audit_job = activity.audit_job
 
     def slow(*args: Any) -> Any:
         begun.set()
         assert may_end.wait(60)
         return audit_job(*args)
 
-    monkeypatch.setattr(ledger, "audit_job", slow)
+    monkeypatch.setattr(activity, "audit_job", slow)
     answers: list[Any] = []
     first = threading.Thread(target=lambda: answers.append(eager.get("/ledger")))
     first.start()

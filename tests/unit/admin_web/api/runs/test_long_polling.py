@@ -4,10 +4,9 @@ import socket
 from typing import Any, cast
 
 from tests.support.eventually import eventually
+from warren.admin_web.api.authentication import ConcurrencyLimits
 from warren.admin_web.api.endpoint import Reply
-from warren.admin_web.api.rate_limits import ConcurrencyLimits
-from warren.admin_web.api.runs.long_polling import HeldRequest, LongPolling
-from warren.admin_web.api.runs.run_answers import Wait
+from warren.admin_web.api.run_answers import HeldRequest, LongPolling, Wait
 from warren.sql.engine import Database
 
 
