@@ -75,7 +75,8 @@ def heat_map(session: Session, job_id: int, *, now_ms: int, zone: str) -> HeatMa
     """Return the last days of a job in a time zone; the last one is today."""
     today = datetime.fromtimestamp(now_ms / 1000, ZoneInfo(zone)).date()
     days = [today - timedelta(days=back) for back in range(DAYS - 1, -2, -1)]
-    bounds = [_start_ms(day, zone) for day in days]
+    midnights = [datetime.combine(day, time(), ZoneInfo(zone)) for day in days]
+    bounds = [int(midnight.timestamp() * 1000) for midnight in midnights]
     outcomes = job_days.of_days(session, job_id, bounds)
     shift = days[0].weekday()
     squares = [
@@ -97,10 +98,6 @@ def heat_map(session: Session, job_id: int, *, now_ms: int, zone: str) -> HeatMa
         squares=squares,
         months=[(square.x, square.day) for square in squares if square.day.day == 1],
     )
-
-
-def _start_ms(day: date, zone: str) -> int:
-    return int(datetime.combine(day, time(), ZoneInfo(zone)).timestamp() * 1000)
 
 
 #: Width and height of a chart, and the time of a point in the chart of a day: the highest value.
@@ -199,8 +196,6 @@ DEFAULT_RANGE = "7"
 
 @dataclass(frozen=True, slots=True)
 class Day:
-    """Runs of one day."""
-
     day: date
     succeeded: int = 0
     failed: int = 0

@@ -211,7 +211,6 @@ class ErrorPages:
         app.register_error_handler(Exception, self.internal_error)
 
     def http_error(self, error: HTTPException) -> Response | tuple[str, int]:
-        """Show an HTTP error."""
         if error.code is None or error.code < 400:  # noqa: PLR2004 - a redirect is no error
             return error.get_response()
         # The library answers 400 to a missing or expired token; it is a refusal.

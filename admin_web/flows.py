@@ -54,8 +54,6 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """An edge and its path."""
-
     before: str
     node: str
     condition: Condition
@@ -82,7 +80,6 @@ def drawing_of(source: str) -> Drawing:
 
 
 def draw(graph: Graph) -> Drawing:
-    """Return the drawing of a graph."""
     groups = siblings(graph)
     return _Layout(_without_siblings(graph, groups), groups).drawing()
 

@@ -28,7 +28,6 @@ class Visitor:
 
     @classmethod
     def of(cls, sign_in: SignIn, user: User, *, origin: str) -> "Visitor":
-        """Return the visitor of a valid sign-in."""
         return cls(
             user_id=user.id,
             actor=actor_of(user, origin=origin),

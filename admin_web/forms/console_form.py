@@ -191,7 +191,6 @@ class AppFilterForm(ConsoleForm):
     app = SelectField(lazy_gettext("App"), default="", validate_choice=False)
 
     def set_apps(self, names: Iterable[str]) -> None:
-        """Set the apps to choose from."""
         asked = {self.app.data} - {"", None}
         names = sorted({*names, *asked})
         self.app.choices = select_choices([ALL, *((name, name) for name in names)])

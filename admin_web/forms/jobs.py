@@ -339,7 +339,6 @@ class JobForm(ConsoleForm):
 
     @property
     def is_flow(self) -> bool:
-        """Whether the job is a flow."""
         return bool(self.language.data == FLOW)
 
     @property

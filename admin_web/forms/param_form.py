@@ -120,7 +120,6 @@ class ParamField:
         return attributes | {"aria-invalid": "true"} if self.errors else attributes
 
     def fill(self, value: Any) -> None:
-        """Show a value."""
         if self.look is Look.BOXES:
             self.chosen = [as_json(part) for part in value] if isinstance(value, list) else []
         elif self.look is Look.CHECK:
@@ -170,7 +169,6 @@ class ParamField:
 
 
 def field_of(schema: Schema, name: str, part: Any, *, is_required: bool) -> ParamField:
-    """Return the field for a property of a schema."""
     outer = dict(resolved(schema, part))
     kinds, is_nullable = _without_null(schema, outer)
     inner = kinds[0] if len(kinds) == 1 else {}
@@ -270,7 +268,6 @@ def _is_json(text: str) -> bool:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as JSON for people."""
     return json.dumps(value, ensure_ascii=False)
 
 

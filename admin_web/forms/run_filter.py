@@ -179,8 +179,6 @@ _SHORT = [Optional(), Length(max=255, message=lazy_gettext("Too long."))]
 
 
 class JobFilterForm(ConsoleForm):
-    """Asks which jobs to show."""
-
     app = SelectField(lazy_gettext("App"), default="")
     state = SelectField(lazy_gettext("State"), choices=select_choices(_STATES), default="")
     name = StringField(lazy_gettext("Name"), _SHORT)
@@ -197,7 +195,6 @@ class JobFilterForm(ConsoleForm):
     )
 
     def set_choices(self, apps: Sequence[str]) -> None:
-        """Set the apps to choose from."""
         self.app.choices = select_choices([ALL, *((app, app) for app in apps)])
 
 

@@ -48,7 +48,6 @@ class TextsFromMemory(Babel):  # type: ignore[misc] # has no types
 
 
 def install(app: Flask) -> None:
-    """Install the languages in an app."""
     babel = TextsFromMemory(Texts())
     babel.init_app(app, locale_selector=lambda: LANGUAGES[language()][0])
     app.jinja_env.globals.update(language=language, languages=LANGUAGES)

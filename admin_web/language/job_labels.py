@@ -255,7 +255,6 @@ _BY_REQUEST = State(lazy_gettext("on demand"), "quiet", "ring")
 
 
 def state(job: ListedJob) -> State:
-    """Return a job's state."""
     if job.is_enabled:
         return _ENABLED
     if job.stop_reason:

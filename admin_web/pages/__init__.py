@@ -27,7 +27,6 @@ from warren.admin_web.url_routes import PageGroup
 
 
 def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]:
-    """Return every page group."""
     job_work = BulkWork(services, job_parts)
     return [
         SignInPages(services, sign_ins),

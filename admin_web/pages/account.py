@@ -40,8 +40,6 @@ COOKIE_SECONDS = 365 * 86_400
 
 
 class SignInPages:
-    """Signing in and out."""
-
     name = "sign_in"
 
     def __init__(self, services: ConsoleServices, sign_ins: SignIns) -> None:
@@ -125,7 +123,6 @@ class AccountPages:
 
     @route("/account", Right.ACCOUNT)
     def show(self) -> str:
-        """Show the account."""
         return self._page(PasswordForm(), _preferences(visitor()))
 
     @route("/account/password", Right.ACCOUNT, methods=("POST",))

@@ -158,8 +158,6 @@ _SHORT = [Optional(), Length(max=255, message=lazy_gettext("Too long."))]
 
 
 class AlarmFilterForm(ConsoleForm):
-    """Asks which alarms to show."""
-
     state = SelectField(
         lazy_gettext("State"),
         choices=select_choices(

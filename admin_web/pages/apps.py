@@ -152,7 +152,6 @@ class AppForm(ConsoleForm):
                 raise ValidationError(problem_text(problem))
 
     def spec(self, name: str) -> AppSpec:
-        """Return the valid form as an app with this name."""
         return AppSpec(
             name=name,
             title=self.title.data or name,
@@ -246,7 +245,6 @@ class AppPages:
 
     @route("/apps", Right.VIEW)
     def index(self) -> str | Response:
-        """Show the apps by name."""
         if exports.is_asked():
             return ListFiles(self._services).apps(visitor().app_ids)
         rows, executors, paused = self._services.database.read(self._read)
@@ -261,12 +259,10 @@ class AppPages:
 
     @route("/apps/new", Right.ADMINISTER)
     def new(self) -> str:
-        """Show the form of a new app."""
         return render_template("pages/apps_edit.html", form=NewAppForm(), app=None)
 
     @route("/apps/add", Right.ADMINISTER, methods=("POST",), form="apps.new")
     def create(self) -> Response | tuple[str, int]:
-        """Create an app."""
         form = NewAppForm(request.form)
         if form.validate():
             try:
@@ -287,13 +283,11 @@ class AppPages:
 
     @route("/apps/<id:app_id>", Right.ADMINISTER)
     def edit(self, app_id: int) -> str:
-        """Show the form of an app."""
         app = self._find(app_id)
         return render_template("pages/apps_edit.html", form=form_of(app), app=app)
 
     @route("/apps/<id:app_id>/change", Right.ADMINISTER, methods=("POST",))
     def change(self, app_id: int) -> Response | tuple[str, int]:
-        """Change an app."""
         app = self._find(app_id)
         form = AppForm(request.form)
         if BUTTON in request.form:

@@ -144,7 +144,6 @@ class BackfillPages:
 
     @route("/backfills/<id:backfill_id>", Right.VIEW)
     def show(self, backfill_id: int) -> str:
-        """Show a backfill."""
         app_ids, database = visitor().app_ids, self._services.database
         listed = database.read(
             lambda session: backfills.show(session, backfill_id, app_ids=app_ids)
@@ -249,7 +248,6 @@ class RangeForm(OptionsForm):
     param = StringField(lazy_gettext("Parameter"), [Optional(), Length(max=50_000)])
 
     def request(self) -> BackfillRequest:
-        """Return the backfill that is asked for."""
         return BackfillRequest(
             from_date=self.from_date.data,
             to_date=self.to_date.data,
@@ -272,8 +270,6 @@ class RangeForm(OptionsForm):
 
 
 class BackfillForms:
-    """For operators."""
-
     name = "backfill_forms"
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -302,7 +298,6 @@ class BackfillForms:
 
     @route("/jobs/<id:job_id>/backfill/make", Right.OPERATE, methods=("POST",))
     def make(self, job_id: int) -> Page:
-        """Make a backfill."""
         job, form = self._job(job_id), RangeForm(request.form)
         if not form.validate():
             return _page(form, job), 422

@@ -43,7 +43,6 @@ class CalendarPages:
 
     @route("/calendars", Right.VIEW)
     def index(self) -> object:
-        """Show the calendars."""
         known = visitor()
         views = self._services.database.read(lambda s: calendar_views(s, known.app_ids))
         if exports.is_asked():
@@ -54,7 +53,6 @@ class CalendarPages:
 
     @route("/calendars/<name>", Right.VIEW)
     def show(self, name: str) -> str:
-        """Show a year of a calendar."""
         known = visitor()
         this_year = moment(self._services.now_ms()).year
         year = _number(request.args.get("year"), this_year)

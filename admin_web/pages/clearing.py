@@ -146,7 +146,6 @@ class ClearingPages:
 
     @route("/runs/clear/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Response | tuple[str, int]:
-        """Start clearing in the background."""
         known = visitor()
         form = self._form(known)
         if not form.validate() or not self._is_allowed(form, known):

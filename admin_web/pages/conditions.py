@@ -231,7 +231,6 @@ class PausePages:
 
     @route("/apps/<id:app_id>/pause/ask", Right.OPERATE)
     def ask_app(self, app_id: int) -> str:
-        """Show the form to pause an app."""
         return self._show(self._app(app_id))
 
     @route("/apps/<id:app_id>/pause", Right.OPERATE, methods=("POST",))

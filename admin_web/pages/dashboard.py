@@ -247,7 +247,6 @@ class DashboardPages:
 
     @route("/", Right.VIEW)
     def show(self) -> str | tuple[str, int]:
-        """Show the dashboard."""
         known = visitor()
         overview, chart = self._services.database.read(lambda session: self._read(session, known))
         page = render_template(

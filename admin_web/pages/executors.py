@@ -43,8 +43,6 @@ EPOCH_DAYS = 7
 
 
 class SchedulerPages:
-    """For everybody."""
-
     name = "schedulers"
 
     def __init__(self, services: ConsoleServices) -> None:
@@ -82,8 +80,6 @@ LINES = 100
 
 
 class ExecutorFilterForm(AppFilterForm):
-    """Asks which executors to show."""
-
     address = StringField(lazy_gettext("Address"), [Optional(), Length(max=128)])
     state = SelectField(
         lazy_gettext("State"),

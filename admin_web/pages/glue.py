@@ -256,7 +256,6 @@ class GluePages:
 
     @route("/glue/<id:job_id>/versions/<id:version_id>", Right.VIEW)
     def version(self, job_id: int, version_id: int) -> str:
-        """Show one version."""
         job, _app = self._find(job_id)
         read = self._services.database.read
         version = read(lambda session: script_versions.version(session, job_id, version_id))

@@ -138,7 +138,6 @@ class JobFormPages:
 
     @route("/jobs/create", Right.OPERATE, methods=("POST",), form="jobs.new")
     def create(self) -> Page:
-        """Create a job."""
         form = self._filled()
         source = form.script_source or template_for(form.language.data or "")
         return self._make(form, url_for("jobs.create"), source)
@@ -163,7 +162,6 @@ class JobFormPages:
 
     @route("/jobs/<id:job_id>/edit", Right.OPERATE)
     def edit(self, job_id: int) -> str:
-        """Show the form of a job."""
         spec = self._stored(job_id)
         shown = self._past(job_id) if id_argument("version") else spec
         form = self._filled(self._values(shown) | {"seen": fingerprint(spec)}, app=spec.app)
@@ -171,7 +169,6 @@ class JobFormPages:
 
     @route("/jobs/<id:job_id>/save", Right.OPERATE, methods=("POST",), form="jobs.edit")
     def save(self, job_id: int) -> Page:
-        """Change a job."""
         stored = self._stored(job_id)
         form = self._filled(app=stored.app, language=_type_of(stored))
         action = url_for("jobs.save", job_id=job_id)
@@ -306,7 +303,6 @@ class JobFormPages:
         return dict(islice(ordered, SUGGESTED))
 
     def _values(self, spec: JobSpec) -> dict[str, object]:
-        """Return a job's values for the form."""
         values = JobForm.values_of(spec) | {"language": _type_of(spec)}
         if spec.flow is not None and self._services.flow_texts:
             values["flow"] = self._services.flow_texts.write(spec.flow.to_mapping())

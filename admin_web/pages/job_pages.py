@@ -201,7 +201,6 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
 
 
 def _options(form: JobForm, options: ScheduleOptions) -> list[Setting]:
-    """Return the options of a schedule."""
     words = {"on_holiday": ON_HOLIDAY, "gap": GAPS}
     values = {name: getattr(options, name) for name in form.option_fields}
     return [
@@ -217,17 +216,14 @@ def _options(form: JobForm, options: ScheduleOptions) -> list[Setting]:
 def _calendar_ends(session: Session, facts: ScheduleFacts, now_ms: int) -> str:
     """Return the last day that a schedule's calendar knows, if its job stops soon for that."""
     try:
-        ticks = read_schedule(facts, load_calendars(session, [_calendar_name(facts)]))
+        calendar = ScheduleOptions.from_json(facts.options).calendar
+        ticks = read_schedule(facts, load_calendars(session, [calendar]))
     except Problem:
         return ""
     day = ticks.ends_with_calendar()
     if day is None or date_of(day) > moment(now_ms).date() + timedelta(days=STAGES[0]):
         return ""
     return date_of(day).isoformat()
-
-
-def _calendar_name(facts: ScheduleFacts) -> str:
-    return ScheduleOptions.from_json(facts.options).calendar
 
 
 def _is_unused(field: Field, spec: JobSpec) -> bool:
@@ -418,7 +414,6 @@ class JobPages:
 
     @route("/jobs", Right.VIEW)
     def index(self) -> Page:
-        """Show a page of jobs."""
         known, now_ms = visitor(), self._services.now_ms()
         form = JobFilterForm(request.args)
         apps, saved = self._services.database.read(
@@ -449,7 +444,6 @@ class JobPages:
 
     @route("/jobs/<id:job_id>", Right.VIEW)
     def show(self, job_id: int) -> str:
-        """Show a job."""
         details = self._details(job_id)
         return render_template(
             "pages/jobs_show.html",

@@ -50,7 +50,6 @@ class MetricsCollector(Collector):
         self._services = services
 
     def text(self) -> bytes:
-        """Return all metrics in the text format."""
         registry = CollectorRegistry()
         registry.register(self)
         return generate_latest(registry)
@@ -60,7 +59,6 @@ class MetricsCollector(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        """Read all metrics."""
         yield from self._state()
         yield from of_runs(self._services)
         yield from of_jobs(self._services)
@@ -228,14 +226,10 @@ def _histogram(
         total, buckets = 0, []
         for bound in sorted(bounds):
             total += numbers.get(str(bound), 0)
-            buckets.append((_seconds(bound), total))
+            buckets.append((str(bound / 1000), total))
         buckets.append(("+Inf", total + numbers.get(ABOVE, 0)))
         family.add_metric([app], buckets, sum_value=numbers.get(SUM, 0) / 1000)
     return family
-
-
-def _seconds(bound_ms: int) -> str:
-    return str(bound_ms / 1000)
 
 
 class HealthPages:

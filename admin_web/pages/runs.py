@@ -272,7 +272,6 @@ class RunPages:
 
     @route("/runs/<id:run_id>/log", Right.VIEW)
     def log(self, run_id: int) -> str:
-        """Show a run's log."""
         return self._logs.show(visitor(), run_id)
 
     @route("/runs/<id:run_id>/log/lines", Right.VIEW)

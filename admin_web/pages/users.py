@@ -122,8 +122,6 @@ _ROLES = [
 
 
 class UserFilterForm(ConsoleForm):
-    """Asks which users to show."""
-
     name = StringField(lazy_gettext("Name"), [Optional(), Length(max=50)])
     role = SelectField(
         lazy_gettext("Role"),
@@ -189,7 +187,6 @@ class UserPages:
 
     @route("/users", Right.ADMINISTER)
     def index(self) -> Response | str | tuple[str, int]:
-        """Show the users by name."""
         form = UserFilterForm(request.args)
         if not form.validate():
             return render_template("pages/users.html", form=form, rows=[], apps={}, next=None), 422
@@ -214,7 +211,6 @@ class UserPages:
 
     @route("/users/new", Right.ADMINISTER)
     def new(self) -> str:
-        """Show the form of a new user."""
         return self._new_page(self._with_apps(NewUserForm()))
 
     @route("/users/add", Right.ADMINISTER, methods=("POST",), form="users.new")

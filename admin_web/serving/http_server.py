@@ -105,7 +105,6 @@ class HoldableChannel(HTTPChannel):
 
     @property
     def is_next_held(self) -> bool:
-        """Whether the next request is held."""
         return bool(self.requests) and bool(getattr(self.requests[0], "is_put_aside", False))
 
     def queue_next(self, request: HoldableRequest) -> None:
@@ -138,7 +137,6 @@ class AsideConnection:
         self._in_loop: Callable[[Callable[[], None]], None] = channel.server.trigger.pull_trigger
 
     def fileno(self) -> int:
-        """Return its socket."""
         return self._channel.socket.fileno()
 
     def has_left(self) -> bool:
@@ -555,7 +553,6 @@ class ConsoleServer:
         self._thread = threading.Thread(target=self._server.run, name="console", daemon=True)
 
     def start(self) -> None:
-        """Start serving."""
         self._thread.start()
 
     def check(self, now: float) -> None:

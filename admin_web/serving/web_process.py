@@ -68,7 +68,6 @@ class ConsoleConnections:
         return self._publisher.is_ready
 
     def close(self) -> None:
-        """Close both connections."""
         self.requester.close()
         self._publisher.close()
 
@@ -113,7 +112,6 @@ class WebProcess:
         self._loop = Loop("web housekeeping", self._round, longest_seconds=ROUND_SECONDS)
 
     def start(self) -> None:
-        """Start serving."""
         self._server.start()
         self._loop.start()
 
@@ -171,7 +169,6 @@ class Api(WebProcess):
         super().__init__(services, clock, zone, server)
 
     def start(self) -> None:
-        """Start serving."""
         super().start()
         log.info("api_started", port=self.port)
 
