@@ -1,4 +1,4 @@
-"""A slow executor holds a few of the console's threads, for a short while, and never all."""
+"""Logs are read from executors that have them, within limits; their lines are text and colours."""
 
 import threading
 from collections.abc import Sequence
@@ -14,6 +14,7 @@ from warren.admin_web.run_logs import (
     LogReader,
     ReadStatus,
     Source,
+    pieces,
 )
 from warren.broker.messages.to_executor import ReadLog
 from warren.broker.messages.to_scheduler import LogChunk
@@ -223,3 +224,30 @@ def test_an_executor_that_cannot_search_is_not_believed(
     reader: LogReader, executors: Executors
 ) -> None:
     assert reader.search(source(), "words", 1).status is ReadStatus.MISSING
+
+
+@pytest.mark.parametrize(
+    ("printed", "seen"),
+    [
+        ("plain", [("", "plain")]),
+        ("", [("", "")]),
+        ("\x1b[32mok\x1b[0m done", [("ansi-green", "ok"), ("", " done")]),
+        (
+            "\x1b[1;31mbad\x1b[39m bold\x1b[22m plain",
+            [("ansi-red ansi-bold", "bad"), ("ansi-bold", " bold"), ("", " plain")],
+        ),
+        ("\x1b[91mbright\x1b[m plain", [("ansi-red", "bright"), ("", " plain")]),
+        ("\x1b[38;5;4mblue", [("ansi-blue", "blue")]),
+        ("\x1b[38;5;200mpink", [("", "pink")]),
+        ("\x1b[38;2;1;31;3mtrue\x1b[4munder", [("", "true"), ("ansi-under", "under")]),
+        ("\x1b[41mon red", [("", "on red")]),
+        ("\x1b[38;5mcut", [("ansi-black", "cut")]),
+        ("\x1b[2J\x1b[32mgreen", [("ansi-green", "green")]),
+        ("10 %\r\x1b[33m50 %", [("ansi-yellow", "50 %")]),
+        ("\x1b[999999mnone", [("", "none")]),
+        ("\x1b[" + "1;" * 100 + "mlong", [("", "long")]),
+        ("\x1b[32m<script>\x07", [("ansi-green", "<script>␇")]),
+    ],
+)
+def test_a_line_is_told_in_pieces(printed: str, seen: list[tuple[str, str]]) -> None:
+    assert pieces(printed) == seen
