@@ -20,8 +20,16 @@ from warren.admin_web.language import labels
 from warren.admin_web.language.labels import State, problem_text, stored_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import FlowTexts
-from warren.scheduler.flows.graph import Condition, Graph, Join, Node
-from warren.scheduler.flows.graph_parser import FIELD, MAX_BYTES, parse, stored_graph
+from warren.scheduler.flows.graph import (
+    FIELD,
+    MAX_BYTES,
+    Condition,
+    Graph,
+    Join,
+    Node,
+    parse,
+    stored_graph,
+)
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.views.flow_view import FlowView, NodeState, NodeView

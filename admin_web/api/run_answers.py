@@ -29,8 +29,8 @@ from warren.admin_web.services import ApiServices
 from warren.broker.messages.values import Progress
 from warren.broker.rpc import Requester
 from warren.scheduler.completion.end import Attempt, tick_end
+from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.scheduler.views.to_json import PAGES_ONLY, run_json
-from warren.scheduler.views.waits_for import in_words, waits_for
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailure, NotFound

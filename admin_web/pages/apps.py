@@ -25,14 +25,14 @@ from warren.admin_web.visitors import visitor
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
-from warren.scheduler.alarms.channels.webhook_style import STYLES
+from warren.scheduler.alarms.channels.message import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems
 from warren.scheduler.jobs.rules import check_addresses, check_title
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.routing.built_in_routes import Route
+from warren.scheduler.routing.routes import Route
 from warren.sql.listings import app_listing, dashboard
 from warren.sql.listings.app_listing import ListedApp
 from warren.sql.models import App

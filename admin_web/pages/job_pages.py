@@ -32,7 +32,7 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.calendar_ends import STAGES
+from warren.scheduler.alarms.watches import STAGES
 from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
 from warren.scheduler.jobs.spec import AppSpec, Field, JobSpec
 from warren.scheduler.problems import Problem

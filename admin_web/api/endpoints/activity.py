@@ -31,8 +31,7 @@ from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
-from warren.scheduler.views.incident_view import IncidentView, incident_view
-from warren.scheduler.views.to_json import AlarmView, alarm_view
+from warren.scheduler.views.to_json import AlarmView, IncidentView, alarm_view, incident_view
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.alarms import alarm_listing, incidents

@@ -53,7 +53,7 @@ from warren.scheduler.commands.runs import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
-from warren.scheduler.views.waits_for import in_words, waits_for
+from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import DetailedRun
