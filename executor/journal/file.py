@@ -1,6 +1,6 @@
 """An append-only file of lines, written in groups, that survives a kill at any instruction.
 
-It knows neither the lines' contents (`records` does) nor what they add up to (`contents`).
+It knows neither the lines' contents (`records` does) nor what they add up to (`run_states`).
 """
 
 import contextlib
