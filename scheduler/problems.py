@@ -331,7 +331,7 @@ class Code(Enum):
 
     # Changes to jobs.
     NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"
-    NEVER_FIRES = "cannot start job %(job)s: its schedule %(schedule)r never fires again"
+    NEVER_FIRES = "cannot start job %(job)s: %(why)s"
     CHILDREN_UNKNOWN = "cannot save job %(job)s: unknown child %(children)s"
     CHILDREN_TOO_MANY = "cannot save job %(job)s: expected up to %(most)s children, got: %(got)s"
     CIRCLE = "cannot save job %(job)s: its children form a circle: %(path)s"

@@ -103,7 +103,6 @@ class ScheduleChanges:
             self.read(session, facts_of(spec, zone)),
             after_ms,
             job=spec.name,
-            value=spec.schedule_value,
             anchor_ms=anchor_ms,
         )
 
@@ -172,8 +171,9 @@ class ScheduleChanges:
             watermark = max(watermark, next_ms - period_ms)
         tick = schedule.next_after(watermark, next_ms) if schedule.fires else None
         if tick is None:
-            facts = {"job": job.name, "schedule": job.schedule_value}
-            raise Problem(Code.NEVER_FIRES, "schedule", **facts)
+            raise Problem(
+                Code.NEVER_FIRES, "schedule", job=job.name, why=schedule.end_reason(watermark)
+            )
         job.is_enabled, job.stop_reason, job.stop_why = 1, None, None
         job.last_tick_at, job.next_tick_at = watermark, tick
         self.record(session, job, now_ms)
@@ -186,7 +186,6 @@ class ScheduleChanges:
             schedule,
             max(job.last_tick_at, now_ms),
             job=job.name,
-            value=job.schedule_value,
             anchor_ms=anchor_ms,
         )
         if schedule.waits_for_completion and _is_at_work(session, job.id):
@@ -404,9 +403,7 @@ def starts_anew(job: Job, spec: JobSpec) -> bool:
     return stored != (FixedRate.kind, spec.schedule_value, wanted.begin)
 
 
-def first_tick(
-    schedule: Ticks, after_ms: int, *, job: str, value: str | None, anchor_ms: int = 0
-) -> tuple[int, int]:
+def first_tick(schedule: Ticks, after_ms: int, *, job: str, anchor_ms: int = 0) -> tuple[int, int]:
     """Return the watermark and the first tick of a schedule that starts after an instant.
 
     With `anchor_ms`, it goes on in the rhythm of that tick.
@@ -422,7 +419,7 @@ def first_tick(
     else:
         watermark, tick = schedule.start(after_ms)
     if tick is None:
-        raise Problem(Code.NEVER_FIRES, "schedule", job=job, schedule=value)
+        raise Problem(Code.NEVER_FIRES, "schedule", job=job, why=schedule.end_reason(watermark))
     return watermark, tick
 
 

@@ -1,4 +1,4 @@
-"""What came after 0.1.0, whose schema is 0001: add further columns and tables here until a release.
+"""Epochs of run ids, what feeds leave out, and the secrets that sign alarms.
 
 Existing rows are kept. Use the steps of `warren.sql.migrations.steps`, which may be repeated.
 """

@@ -11,7 +11,7 @@ from tests.support.stored_rows import Rows
 from warren.scheduler.commands.job_edits import UNCHANGED
 from warren.scheduler.jobs.past_spec import fingerprint
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.problems import Refused
+from warren.scheduler.problems import Problem, Refused
 from warren.sql.engine import Database
 from warren.sql.models import Job
 
@@ -145,3 +145,16 @@ def test_an_enabled_job_takes_no_schedule_that_never_fires(rows: Rows) -> None:
         assert [problem.field for problem in refused.value.problems] == ["schedule"]
 
     assert database.read(lambda s: s.get_one(Job, job_id).schedule_kind) == "FIX_RATE"
+
+
+@BOTH
+def test_a_job_whose_schedule_is_over_is_not_started_and_says_why(rows: Rows) -> None:
+    job_id = rows.job(
+        "old",
+        schedule_kind="CRON",
+        schedule_value="0 0 6 * * ?",
+        schedule_options='{"until":"2024-12-31"}',
+    )
+
+    with pytest.raises(Problem, match="cannot start job old: its schedule ended on 2024-12-31"):
+        commands(rows.database).start(job_id)
