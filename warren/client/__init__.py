@@ -1,11 +1,12 @@
 """`warren.Client` and `warren.AsyncClient`: the HTTP API from Python, with only the base install.
 
-`calls` is the one table of calls, `wire` writes their requests, `exchange` decides what is
-sent again, `connections` and `streams` only send.
+`calls` is the one table of calls and writes their requests, `exchange` decides what is sent
+again, `clients` sends.
 """
 
 from warren.broker.messages.values import Progress
 from warren.client.answers import (
+    ApiError,
     Applied,
     Backfill,
     Change,
@@ -14,11 +15,11 @@ from warren.client.answers import (
     Limit,
     LogPart,
     Run,
+    RunFailed,
     Tick,
 )
+from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
-from warren.client.errors import ApiError, RunFailed
-from warren.client.wire import Trigger
 
 __all__ = [
     "ApiError",

@@ -1,25 +1,50 @@
 """The calls: what each sends and returns, for both `Client` and `AsyncClient`.
 
 Jobs are named APP/NAME. A run is given by its id, or as a returned `Run`. Every call raises
-ApiError if the API refuses it or does not answer.
+ApiError if the API refuses it or does not answer. A backfill is given like a run.
 """
 
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import date
+from datetime import date, datetime, timedelta
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
 
-from warren.client import wire
-from warren.client.answers import Applied, Executor, Job, Limit, LogPart, Node, Planned, Run, Tick
-from warren.client.errors import ApiError, RunFailed
-from warren.client.exchange import Exchange, Pause, Request
-from warren.client.wire import Instant, RunId, Span, Trigger
+from warren.client.answers import (
+    ApiError,
+    Applied,
+    Backfill,
+    BackfillPreview,
+    Changed,
+    Executor,
+    FilledTick,
+    Job,
+    Limit,
+    LogPart,
+    Node,
+    Planned,
+    Run,
+    RunFailed,
+    Tick,
+)
+from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
+from warren.executor.handlers.params import given_param
 
+T = TypeVar("T")
+#: Items of a page at most.
+_PAGE = 200
+#: Runs of a batch at most; the API takes bodies of 1,000,000 bytes.
+_BATCH, _BATCH_BYTES = 5_000, 990_000
+
+RunId: TypeAlias = int | Run
+#: An aware datetime, or ISO 8601 with an offset.
+Instant: TypeAlias = datetime | str
+#: A span, or a text such as `90s`, `5m`, `2d12h`.
+Span: TypeAlias = timedelta | str
 #: A job file in YAML.
 JobFileText: TypeAlias = str | bytes
 #: How many seconds one request waits for an end; the API allows 60.
@@ -27,6 +52,122 @@ WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
 WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
+BackfillId: TypeAlias = int | Backfill
+#: A date, or YYYY-MM-DD.
+Day: TypeAlias = date | str
+
+
+class Trigger(msgspec.Struct, kw_only=True, frozen=True):
+    """One run of `trigger_all`; see `trigger`."""
+
+    param: str | None = None
+    params: Any = None
+    at: Instant | None = None
+    after: Span | None = None
+    late: bool = False
+    addresses: Sequence[str] = ()
+    run_date: date | str | None = None
+
+
+def keyed(path: str, body: Any, key: str | None) -> Request:
+    """Return a request that does what it says once, however often it is sent."""
+    return json_request("POST", path, body, {"Idempotency-Key": key or str(uuid.uuid4())})
+
+
+def json_request(
+    method: str, path: str, body: Any, headers: Mapping[str, str] | None = None
+) -> Request:
+    """Return a request with a JSON body."""
+    return Request(
+        method=method, path=path, body=msgspec.json.encode(body), headers=dict(headers or {})
+    )
+
+
+def switch(path: str, **body: str | None) -> Exchange[bool]:
+    """Switch something; return whether that changed it."""
+    given = {name: value for name, value in body.items() if value}
+    request = json_request("POST", path, given) if given else Request(method="POST", path=path)
+    return value_of((yield request), Changed).changed
+
+
+def items_of(
+    path: str, wanted: Mapping[str, str | None], limit: int | None, kind: type[T]
+) -> Exchange[list[T]]:
+    """Return the items of a list, page by page."""
+    items: list[T] = []
+    query = {name: value for name, value in wanted.items() if value}
+    while limit is None or len(items) < limit:
+        size = _PAGE if limit is None else min(_PAGE, limit - len(items))
+        response = yield Request(method="GET", path=f"{path}?{urlencode(query | {'limit': size})}")
+        page = value_of(response, dict[str, Any])
+        items += msgspec.convert(page["items"], list[kind], strict=False)  # type: ignore[valid-type]
+        if page["next"] is None:
+            break
+        query["cursor"] = page["next"]
+    return items
+
+
+def value_of(response: Response, kind: type[T]) -> T:
+    """Return what an answer says; raises ApiError if Warren's API does not answer like that."""
+    return response.value(kind)
+
+
+def instant_text(at: Instant | None) -> str | None:
+    """Return a time as it is sent; raises ValueError if it has no zone."""
+    if not isinstance(at, datetime):
+        return at
+    if at.tzinfo is None:
+        raise ValueError(f"expected a time with its zone, got: {at!r}")
+    return at.isoformat()
+
+
+def run_path(run: RunId) -> str:
+    """Return the path of a run."""
+    return f"/runs/{int(run if isinstance(run, int) else run.id)}"
+
+
+def paused_path(app: str | None) -> str:
+    """Return the path of what can be paused: an app, or None = everything."""
+    return "/cluster" if app is None else f"/apps/{quote(app, safe='')}"
+
+
+def job_path(name: str) -> str:
+    """Return the path of a job, given as APP/NAME; raises ValueError for another form."""
+    app, slash, job = name.partition("/")
+    if not slash or not app or not job:
+        raise ValueError(f"expected job to be APP/NAME, got: {name!r}")
+    return f"/jobs/{quote(app, safe='')}/{quote(job, safe='')}"
+
+
+def batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the JSON of triggers in parts that fit into one request each."""
+    part: list[dict[str, Any]] = []
+    size = 0
+    for body in bodies:
+        length = len(msgspec.json.encode(body)) + 1
+        if part and (len(part) == _BATCH or size + length > _BATCH_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(body)
+        size += length
+    if part:
+        yield part
+
+
+def trigger_body(wish: Trigger) -> dict[str, Any]:
+    """Return the JSON that asks for a run."""
+    after = wish.after
+    if isinstance(after, timedelta):
+        after = f"{round(after.total_seconds())}s"
+    given = {
+        "param": given_param(wish.params, wish.param),
+        "at": instant_text(wish.at),
+        "in": after,
+        "late": wish.late,
+        "addresses": list(wish.addresses),
+        "run_date": None if wish.run_date is None else str(wish.run_date),
+    }
+    return {name: value for name, value in given.items() if value or value == ""}
 
 
 class _Nodes(msgspec.Struct, kw_only=True, frozen=True):
@@ -76,8 +217,8 @@ def trigger(
         addresses=addresses,
         run_date=run_date,
     )
-    response = yield wire.keyed(f"{wire.job_path(job)}/runs", wire.trigger_body(wish), key)
-    return wire.value_of(response, Run)
+    response = yield keyed(f"{job_path(job)}/runs", trigger_body(wish), key)
+    return value_of(response, Run)
 
 
 def trigger_all(
@@ -89,16 +230,16 @@ def trigger_all(
     all. If one is refused, the error's `run_ids` are those of the chunks before it. With the same
     `key`, the same call plans only the rest.
     """
-    path, key = f"{wire.job_path(job)}/runs:batch", key or str(uuid.uuid4())
+    path, key = f"{job_path(job)}/runs:batch", key or str(uuid.uuid4())
     run_ids: list[int] = []
-    for number, chunk in enumerate(wire.batches([wire.trigger_body(wish) for wish in triggers])):
+    for number, chunk in enumerate(batches([trigger_body(wish) for wish in triggers])):
         own_key = f"{key}/{number}" if number else key
         try:
-            response = yield wire.keyed(path, {"runs": chunk}, own_key)
+            response = yield keyed(path, {"runs": chunk}, own_key)
         except ApiError as error:
             error.run_ids = run_ids
             raise
-        run_ids += wire.value_of(response, Planned).run_ids
+        run_ids += value_of(response, Planned).run_ids
     return run_ids
 
 
@@ -133,11 +274,11 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
         seconds = max(0, min(WAIT_SECONDS, int(left)))
         response = yield Request(
             method="GET",
-            path=wire.run_path(run),
+            path=run_path(run),
             headers={"Prefer": f"wait={seconds}"},
             wait_seconds=seconds,
         )
-        ended = wire.value_of(response, Run)
+        ended = value_of(response, Run)
         assert ended.tick is not None
         if ended.tick.is_over:
             decided = yield from _decided(ended, ended.tick)
@@ -164,39 +305,39 @@ def _decided(run: Run, tick: Tick) -> Exchange[Run]:
         decided = yield from get(tick.deciding_id)
     attempts = [run]
     if tick.run_ids != [run.id]:
-        response = yield Request(method="GET", path=f"{wire.run_path(run)}/tick")
-        attempts = wire.value_of(response, _Attempts).items
+        response = yield Request(method="GET", path=f"{run_path(run)}/tick")
+        attempts = value_of(response, _Attempts).items
     return msgspec.structs.replace(decided, tick=tick, attempts=attempts)
 
 
 def get(run: RunId) -> Exchange[Run]:
     """Return a run and the state of its tick."""
-    return wire.value_of((yield Request(method="GET", path=wire.run_path(run))), Run)
+    return value_of((yield Request(method="GET", path=run_path(run))), Run)
 
 
 def nodes(run: RunId) -> Exchange[list[Node]]:
     """Return the nodes of a flow's run, each behind those it runs after; none of other runs."""
-    response = yield Request(method="GET", path=f"{wire.run_path(run)}/nodes")
-    return wire.value_of(response, _Nodes).items
+    response = yield Request(method="GET", path=f"{run_path(run)}/nodes")
+    return value_of(response, _Nodes).items
 
 
 def cancel(run: RunId) -> Exchange[None]:
     """Cancel a run that was triggered, while it is planned; again is no error."""
-    yield Request(method="DELETE", path=wire.run_path(run))
+    yield Request(method="DELETE", path=run_path(run))
 
 
 def reschedule(
     run: RunId, *, at: Instant | None = None, after: Span | None = None
 ) -> Exchange[Run]:
     """Give a run that was triggered another due time, while it is planned; return the run."""
-    body = wire.trigger_body(Trigger(at=at, after=after))
-    return wire.value_of((yield wire.json_request("PATCH", wire.run_path(run), body)), Run)
+    body = trigger_body(Trigger(at=at, after=after))
+    return value_of((yield json_request("PATCH", run_path(run), body)), Run)
 
 
 def kill(run: RunId) -> Exchange[str]:
     """Kill a run, wherever it is; return what has been done."""
-    response = yield Request(method="POST", path=f"{wire.run_path(run)}/kill")
-    return str(wire.value_of(response, dict[str, str])["result"])
+    response = yield Request(method="POST", path=f"{run_path(run)}/kill")
+    return str(value_of(response, dict[str, str])["result"])
 
 
 def rerun(
@@ -225,7 +366,7 @@ def rerun(
     body |= {"failed": True} if failed else {}
     body |= {"from": from_node} if from_node else {}
     body |= {"only": only_node} if only_node else {}
-    return wire.value_of((yield wire.keyed(f"{wire.run_path(run)}/rerun", body, key)), Run)
+    return value_of((yield keyed(f"{run_path(run)}/rerun", body, key)), Run)
 
 
 def runs(
@@ -254,20 +395,20 @@ def runs(
         "status": status if isinstance(status, str) else ",".join(status),
         "kind": kind,
         "address": address,
-        "since": wire.instant_text(since),
-        "until": wire.instant_text(until),
+        "since": instant_text(since),
+        "until": instant_text(until),
         "unresolved": "true" if unresolved else None,
         "outside_flows": "true" if outside_flows else None,
         "flow_run_id": None if flow_run_id is None else str(flow_run_id),
         "backfill_id": None if backfill_id is None else str(backfill_id),
     }
-    return (yield from wire.items_of("/runs", wanted, limit, Run))
+    return (yield from items_of("/runs", wanted, limit, Run))
 
 
 def log(run: RunId, *, from_line: int = 1) -> Exchange[LogPart]:
     """Return up to 1,000 lines of a run's log."""
-    path = f"{wire.run_path(run)}/log?from_line={int(from_line)}"
-    return wire.value_of((yield Request(method="GET", path=path)), LogPart)
+    path = f"{run_path(run)}/log?from_line={int(from_line)}"
+    return value_of((yield Request(method="GET", path=path)), LogPart)
 
 
 def jobs(
@@ -282,22 +423,22 @@ def jobs(
     """Return up to `limit` jobs by app and name; `name` and `handler` match parts of theirs."""
     switched = None if enabled is None else str(enabled).lower()
     wanted = {"app": app, "q": name, "handler": handler, "tag": tag, "enabled": switched}
-    return (yield from wire.items_of("/jobs", wanted, limit, Job))
+    return (yield from items_of("/jobs", wanted, limit, Job))
 
 
 def job(name: str) -> Exchange[Job]:
     """Return a job by its name, APP/NAME."""
-    return wire.value_of((yield Request(method="GET", path=wire.job_path(name))), Job)
+    return value_of((yield Request(method="GET", path=job_path(name))), Job)
 
 
 def start(job: str) -> Exchange[bool]:
     """Start a job's schedule; return False if it is started."""
-    return (yield from wire.switch(f"{wire.job_path(job)}/start"))
+    return (yield from switch(f"{job_path(job)}/start"))
 
 
 def stop(job: str) -> Exchange[bool]:
     """Stop a job's schedule; return False if it is stopped. Runs in progress continue."""
-    return (yield from wire.switch(f"{wire.job_path(job)}/stop"))
+    return (yield from switch(f"{job_path(job)}/stop"))
 
 
 def pause(
@@ -305,25 +446,23 @@ def pause(
 ) -> Exchange[bool]:
     """Stop dispatching runs of an app, None = of all; return False if it was paused like this."""
     return (
-        yield from wire.switch(
-            f"{wire.paused_path(app)}/pause", reason=reason, until=wire.instant_text(until)
-        )
+        yield from switch(f"{paused_path(app)}/pause", reason=reason, until=instant_text(until))
     )
 
 
 def resume(app: str | None = None) -> Exchange[bool]:
     """Resume dispatching runs of an app, None = of all; return False if nothing was paused."""
-    return (yield from wire.switch(f"{wire.paused_path(app)}/resume"))
+    return (yield from switch(f"{paused_path(app)}/resume"))
 
 
 def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
     """Return the executors of an app, None = of all apps."""
-    return (yield from wire.items_of("/executors", {"app": app}, None, Executor))
+    return (yield from items_of("/executors", {"app": app}, None, Executor))
 
 
 def limits() -> Exchange[list[Limit]]:
     """Return the limits that jobs share, by name."""
-    return (yield from wire.items_of("/limits", {}, None, Limit))
+    return (yield from items_of("/limits", {}, None, Limit))
 
 
 def set_limit(
@@ -331,8 +470,8 @@ def set_limit(
 ) -> Exchange[Limit]:
     """Create a limit, or change it to exactly this; `per` is a duration such as `1m`."""
     body = {"at_once": at_once, "rate": rate, "per": per}
-    request = wire.json_request("PUT", f"/limits/{quote(name, safe='')}", body)
-    return wire.value_of((yield request), Limit)
+    request = json_request("PUT", f"/limits/{quote(name, safe='')}", body)
+    return value_of((yield request), Limit)
 
 
 def delete_limit(name: str) -> Exchange[None]:
@@ -379,7 +518,7 @@ def apply(
         headers={"Content-Type": media},
         wait_seconds=_APPLY_SECONDS,
     )
-    return wire.value_of(response, Applied)
+    return value_of(response, Applied)
 
 
 def _job_file_body(
@@ -414,4 +553,160 @@ def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]
 
 def read(path: str) -> Exchange[Any]:
     """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
-    return wire.value_of((yield Request(method="GET", path=path)), object)
+    return value_of((yield Request(method="GET", path=path)), object)
+
+
+def backfill(
+    job: str,
+    from_date: Day,
+    to_date: Day,
+    *,
+    dates: bool = False,
+    at_once: int = 1,
+    newest_first: bool = False,
+    only: str = "missing",
+    stop_on_failure: bool = False,
+    children: bool = True,
+    instead: bool = False,
+    param: str | None = None,
+    key: str | None = None,
+) -> Exchange[Backfill]:
+    """Run a job for the due times whose run dates are in a range; return the backfill.
+
+    Args:
+        job: APP/NAME.
+        from_date: the first run date, such as 2026-11-01.
+        to_date: the last run date.
+        dates: one run for each date instead, for jobs without a schedule.
+        at_once: how many due times may be open at the same time.
+        newest_first: begin with the last one.
+        only: `missing`, `failed` or `all`.
+        stop_on_failure: pause once a run has failed for good.
+        children: let successes trigger the job's children.
+        instead: stop the job's schedule until the backfill is over.
+        param: of all runs, instead of the job's own.
+        key: a name; the same key of the same job makes no second backfill.
+
+    """
+    body = _body(from_date, to_date, dates=dates, only=only, newest_first=newest_first)
+    body |= {
+        "at_once": at_once,
+        "stop_on_failure": stop_on_failure,
+        "children": children,
+        "instead": instead,
+        "param": param,
+        "key": key,
+    }
+    response = yield keyed(f"{job_path(job)}/backfills", body, None)
+    return value_of(response, Backfill)
+
+
+def preview_backfill(
+    job: str,
+    from_date: Day,
+    to_date: Day,
+    *,
+    dates: bool = False,
+    newest_first: bool = False,
+    only: str = "missing",
+) -> Exchange[BackfillPreview]:
+    """Return what a backfill would do now, without making it."""
+    body = _body(from_date, to_date, dates=dates, only=only, newest_first=newest_first)
+    path = f"{job_path(job)}/backfills:preview"
+    return value_of((yield json_request("POST", path, body)), BackfillPreview)
+
+
+def backfills(
+    *, job: str | None = None, going: bool = False, limit: int = 50
+) -> Exchange[list[Backfill]]:
+    """Return up to `limit` backfills, newest first; `going`: those that are open or paused."""
+    wanted = {"job": job, "going": "true" if going else None}
+    return (yield from items_of("/backfills", wanted, limit, Backfill))
+
+
+def get_backfill(backfill: BackfillId) -> Exchange[Backfill]:
+    """Return a backfill as it is now."""
+    return value_of((yield Request(method="GET", path=_path(backfill))), Backfill)
+
+
+def backfill_due_times(backfill: BackfillId) -> Exchange[list[FilledTick]]:
+    """Return the due times of a backfill in its order, and what became of each."""
+    return (yield from items_of(f"{_path(backfill)}/due_times", {}, None, FilledTick))
+
+
+def pause_backfill(backfill: BackfillId) -> Exchange[Backfill]:
+    """Let a backfill plan no more runs until it is resumed; open ones continue."""
+    return value_of((yield _post(backfill, "pause")), Backfill)
+
+
+def resume_backfill(backfill: BackfillId) -> Exchange[Backfill]:
+    """Let a paused backfill go on, also one that a failure has stopped."""
+    return value_of((yield _post(backfill, "resume")), Backfill)
+
+
+def cancel_backfill(backfill: BackfillId, *, kill: bool = False) -> Exchange[Backfill]:
+    """Let a backfill plan no more runs; with `kill`, its open ones are ended, too."""
+    request = json_request("POST", f"{_path(backfill)}/cancel", {"kill": kill})
+    return value_of((yield request), Backfill)
+
+
+def _body(from_date: Day, to_date: Day, **more: Any) -> dict[str, Any]:
+    return {"from": str(from_date), "to": str(to_date), **more}
+
+
+def _path(backfill: BackfillId) -> str:
+    return f"/backfills/{int(backfill if isinstance(backfill, int) else backfill.id)}"
+
+
+def _post(backfill: BackfillId, verb: str) -> Request:
+    return Request(method="POST", path=f"{_path(backfill)}/{verb}")
+
+
+class FollowedLog:
+    """The lines of a run's log from a given one on, as they appear.
+
+    `patience`: for how many seconds after the run's end to ask for the rest of its log.
+    """
+
+    def __init__(self, run: RunId, from_line: int, patience: float | None) -> None:
+        self._path = run_path(run)
+        self._id = run if isinstance(run, int) else run.id
+        self._line = from_line
+        self._patience = RETRY_SECONDS if patience is None else patience
+        self._has_begun = from_line > 1
+        self._give_up_at: float | None = None
+        self.is_over = False
+
+    def more(self) -> Exchange[list[str]]:
+        """Return the next lines, perhaps none.
+
+        Raises:
+            ApiError: the run is over, but nobody could return the rest of its log. If not a single
+                line was found, the lines just end.
+
+        """
+        path = f"{self._path}/log?from_line={self._line}"
+        response = yield Request(method="GET", path=path, headers=WAIT, wait_seconds=WAIT_SECONDS)
+        part = value_of(response, LogPart)
+        self._line, self.is_over = part.next_line, part.is_end
+        if part.text:
+            self._has_begun, self._give_up_at = True, None
+        elif not part.is_end:
+            yield from self._look_again("preference-applied" in response.headers)
+        return part.lines
+
+    def _look_again(self, has_waited: bool) -> Exchange[None]:
+        """Wait a little; end or raise once the rest of the log can no longer be expected."""
+        run_ = yield from get(self._id)
+        assert run_.tick is not None
+        now = time.monotonic()
+        if run_.tick.is_over:
+            self._give_up_at = self._give_up_at or now + self._patience
+            if now >= self._give_up_at:
+                self.is_over = True
+                if self._has_begun:
+                    words = f"run {self._id} is over, but the rest of its log cannot be read"
+                    raise ApiError(0, {"detail": words})
+                return
+        if run_.tick.is_over or not has_waited:
+            yield Pause(1.0)

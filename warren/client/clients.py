@@ -1,20 +1,282 @@
-"""The two clients: the calls of `calls`, sent by threads that block or on an event loop."""
+"""The two clients: the calls of `calls`, sent over kept connections by threads or an event loop."""
 
 import asyncio
+import os
+import ssl
+import threading
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from functools import wraps
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property, wraps
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
+from urllib.parse import urlsplit
 
-from warren.client import backfill_calls, calls, followed_log
-from warren.client.address import ApiAddress
-from warren.client.connections import Connections
-from warren.client.exchange import Exchange, Pause, repeated
-from warren.client.streams import Streams
-from warren.client.wire import RunId
+from warren.client import calls
+from warren.client.exchange import Exchange, Lost, Pause, Request, Response, repeated
 
+_PATH = "/api/v1"
+#: The most connections at a time.
+MAX_CONNECTIONS = 100
+_HEAD_BYTES = 65_536
 P = ParamSpec("P")
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class ApiAddress:
+    """The address of an API, and a token for it.
+
+    Args:
+        url: such as `https://warren.example.com`, with or without `/api/v1`.
+        token: as printed by `warren tokens add`.
+
+    Raises:
+        ValueError: the URL is not http(s), or the token is malformed.
+
+    """
+
+    url: str
+    token: str
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ValueError(f"expected url to be an http(s) URL, got: {self.url!r}")
+        token = self.token.strip()
+        if not token.isascii() or not token.isprintable():
+            raise ValueError("expected token to be what `warren tokens add` printed")
+
+    @property
+    def host(self) -> str:
+        """The host to connect to."""
+        return urlsplit(self.url).hostname or ""
+
+    @property
+    def port(self) -> int:
+        """The port to connect to."""
+        parts = urlsplit(self.url)
+        return parts.port or (443 if parts.scheme == "https" else 80)
+
+    @property
+    def origin(self) -> str:
+        """The URL without path, user and password, for messages."""
+        return f"{urlsplit(self.url).scheme}://{self._netloc}"
+
+    @property
+    def _netloc(self) -> str:
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @cached_property
+    def tls(self) -> ssl.SSLContext | None:
+        """How to encrypt; None if the URL is http."""
+        return ssl.create_default_context() if self.url.startswith("https:") else None
+
+    def target(self, request: Request) -> str:
+        """Return the path of a request as it is sent."""
+        base = urlsplit(self.url).path.rstrip("/").removesuffix(_PATH)
+        return f"{base}{_PATH}{request.path}"
+
+    def headers(self, request: Request) -> dict[str, str]:
+        """Return the headers of a request, without its length."""
+        return {
+            "Host": self._netloc,
+            "Authorization": f"Bearer {self.token.strip()}",
+            "Accept": "application/json",
+            "Content-Type": "application/json",
+        } | dict(request.headers)
+
+
+class Connections:
+    """The idle connections to an API."""
+
+    def __init__(self, address: ApiAddress, timeout: float) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._free: deque[HTTPConnection] = deque()
+        self._owner = os.getpid()
+
+    def send(self, request: Request) -> Response | Lost:
+        """Send a request; return the answer, or Lost if there is none."""
+        connection = self._take()
+        is_used = connection.sock is not None
+        try:
+            if not is_used:
+                try:
+                    connection.connect()
+                except OSError as error:
+                    return Lost(error, is_unreachable=not isinstance(error, TimeoutError))
+            response = self._exchanged(connection, request)
+        except TimeoutError as error:
+            connection.close()
+            return Lost(error, is_unreachable=False)
+        except (OSError, HTTPException) as error:
+            connection.close()
+            # The server may have closed a connection that was kept.
+            return self.send(request) if is_used else Lost(error, is_unreachable=False)
+        except BaseException:
+            connection.close()
+            raise
+        if connection.sock is not None:
+            self._give_back(connection)
+        return response
+
+    def close(self) -> None:
+        """Close the connections; the next request opens a new one."""
+        with self._lock:
+            free, self._free = self._free, deque()
+        for connection in free:
+            connection.close()
+
+    def _exchanged(self, connection: HTTPConnection, request: Request) -> Response:
+        connection.timeout = self._timeout + request.wait_seconds
+        connection.sock.settimeout(connection.timeout)
+        target, headers = self._address.target(request), self._address.headers(request)
+        with suppress(ConnectionError):  # an answer may come before all is sent, such as 413
+            connection.request(request.method, target, body=request.body, headers=headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        named = {name.lower(): value for name, value in answer.headers.items()}
+        return Response(answer.status, named, body)
+
+    def _take(self) -> HTTPConnection:
+        with self._lock:
+            if self._owner != os.getpid():  # after a fork, they belong to the parent
+                self._owner, self._free = os.getpid(), deque()
+            if self._free:
+                return self._free.pop()
+        host, port, tls = self._address.host, self._address.port, self._address.tls
+        if tls is None:
+            return HTTPConnection(host, port, timeout=self._timeout)
+        return HTTPSConnection(host, port, timeout=self._timeout, context=tls)
+
+    def _give_back(self, connection: HTTPConnection) -> None:
+        with self._lock:
+            self._free.append(connection)
+
+
+class BrokenAnswer(Exception):
+    """The answer is not HTTP."""
+
+
+@dataclass(slots=True)
+class _Connection:
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+
+class Streams:
+    """The idle connections to an API, on one event loop."""
+
+    def __init__(self, address: ApiAddress, timeout: float) -> None:
+        self._address = address
+        self._timeout = timeout
+        self._free: deque[_Connection] = deque()
+        self._places = asyncio.Semaphore(MAX_CONNECTIONS)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def send(self, request: Request) -> Response | Lost:
+        """Send a request; return the answer, or Lost if there is none."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # those of another loop cannot be used in this one
+            self._loop, self._places = loop, asyncio.Semaphore(MAX_CONNECTIONS)
+            self._free.clear()
+        async with self._places:
+            return await self._send(request)
+
+    async def close(self) -> None:
+        """Close the connections; the next request opens a new one."""
+        while self._free:
+            self._free.pop().writer.close()
+
+    async def _send(self, request: Request) -> Response | Lost:
+        is_used = bool(self._free)
+        try:
+            async with asyncio.timeout(self._timeout):
+                connection = self._free.pop() if is_used else await self._connected()
+        except OSError as error:
+            return Lost(error, is_unreachable=not isinstance(error, TimeoutError))
+        is_kept = False
+        try:
+            async with asyncio.timeout(self._timeout + request.wait_seconds):
+                response = await self._exchanged(connection, request)
+            is_kept = response.headers.get("connection", "").lower() != "close"
+        except TimeoutError as error:
+            return Lost(error, is_unreachable=False)
+        except (OSError, EOFError, ValueError, BrokenAnswer) as error:
+            # The server may have closed a connection that was kept.
+            return await self._send(request) if is_used else Lost(error, is_unreachable=False)
+        finally:
+            if is_kept:
+                self._free.append(connection)
+            else:
+                connection.writer.close()
+        return response
+
+    async def _connected(self) -> _Connection:
+        address = self._address
+        return _Connection(
+            *await asyncio.open_connection(
+                address.host, address.port, ssl=address.tls, limit=_HEAD_BYTES
+            )
+        )
+
+    async def _exchanged(self, connection: _Connection, request: Request) -> Response:
+        headers = self._address.headers(request)
+        if request.body is not None or request.method != "GET":
+            headers["Content-Length"] = str(len(request.body or b""))
+        lines = [f"{request.method} {self._address.target(request)} HTTP/1.1"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if any("\r" in line or "\n" in line for line in lines):
+            raise BrokenAnswer("expected a request without line ends in its head")
+        head = "\r\n".join([*lines, "", ""]).encode("latin-1")
+        connection.writer.write(head + (request.body or b""))
+        with suppress(ConnectionError):  # an answer may come before all is sent, such as 413
+            await connection.writer.drain()
+        return await _answer(connection.reader)
+
+
+async def _answer(reader: asyncio.StreamReader) -> Response:
+    status = 100
+    while status // 100 == 1:  # what comes before the answer itself
+        status, headers = await _head(reader)
+    if status in (204, 304):
+        return Response(status, headers, b"")
+    if headers.get("transfer-encoding", "").lower() == "chunked":
+        return Response(status, headers, await _chunks(reader))
+    if "content-length" in headers:
+        body = await reader.readexactly(int(headers["content-length"]))
+        return Response(status, headers, body)
+    return Response(status, headers | {"connection": "close"}, await reader.read())
+
+
+async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+    head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
+    first, *lines = head.split("\r\n")
+    version, _, rest = first.partition(" ")
+    if not version.startswith("HTTP/1.") or not rest[:3].isdecimal():
+        raise BrokenAnswer(f"expected an answer in HTTP/1.1, got: {first[:100]!r}")
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if colon:
+            headers[name.strip().lower()] = value.strip()
+    if version == "HTTP/1.0":
+        headers.setdefault("connection", "close")
+    return int(rest[:3]), headers
+
+
+async def _chunks(reader: asyncio.StreamReader) -> bytes:
+    parts = []
+    while size := int((await reader.readuntil(b"\r\n")).partition(b";")[0], 16):
+        parts.append(await reader.readexactly(size))
+        await reader.readexactly(2)
+    while await reader.readuntil(b"\r\n") != b"\r\n":  # trailers
+        pass
+    return b"".join(parts)
 
 
 class _Call(Generic[P, T]):
@@ -146,16 +408,16 @@ class Client(_Configured):
     set_limit = _Call(calls.set_limit)
     delete_limit = _Call(calls.delete_limit)
     read = _Call(calls.read)
-    backfill = _Call(backfill_calls.backfill)
-    preview_backfill = _Call(backfill_calls.preview_backfill)
-    backfills = _Call(backfill_calls.backfills)
-    get_backfill = _Call(backfill_calls.get_backfill)
-    backfill_due_times = _Call(backfill_calls.backfill_due_times)
-    pause_backfill = _Call(backfill_calls.pause_backfill)
-    resume_backfill = _Call(backfill_calls.resume_backfill)
-    cancel_backfill = _Call(backfill_calls.cancel_backfill)
+    backfill = _Call(calls.backfill)
+    preview_backfill = _Call(calls.preview_backfill)
+    backfills = _Call(calls.backfills)
+    get_backfill = _Call(calls.get_backfill)
+    backfill_due_times = _Call(calls.backfill_due_times)
+    pause_backfill = _Call(calls.pause_backfill)
+    resume_backfill = _Call(calls.resume_backfill)
+    cancel_backfill = _Call(calls.cancel_backfill)
 
-    def follow(self, run: RunId, *, from_line: int = 1) -> Iterator[str]:
+    def follow(self, run: calls.RunId, *, from_line: int = 1) -> Iterator[str]:
         """Yield the lines of a run's log, without line ends, until the run is over.
 
         Raises:
@@ -163,7 +425,7 @@ class Client(_Configured):
                 log. If not a single line was found, the lines just end.
 
         """
-        log = followed_log.FollowedLog(run, from_line, self._retry_for)
+        log = calls.FollowedLog(run, from_line, self._retry_for)
         while not log.is_over:
             yield from self.complete(log.more())
 
@@ -233,18 +495,18 @@ class AsyncClient(_Configured):
     set_limit = _AsyncCall(calls.set_limit)
     delete_limit = _AsyncCall(calls.delete_limit)
     read = _AsyncCall(calls.read)
-    backfill = _AsyncCall(backfill_calls.backfill)
-    preview_backfill = _AsyncCall(backfill_calls.preview_backfill)
-    backfills = _AsyncCall(backfill_calls.backfills)
-    get_backfill = _AsyncCall(backfill_calls.get_backfill)
-    backfill_due_times = _AsyncCall(backfill_calls.backfill_due_times)
-    pause_backfill = _AsyncCall(backfill_calls.pause_backfill)
-    resume_backfill = _AsyncCall(backfill_calls.resume_backfill)
-    cancel_backfill = _AsyncCall(backfill_calls.cancel_backfill)
+    backfill = _AsyncCall(calls.backfill)
+    preview_backfill = _AsyncCall(calls.preview_backfill)
+    backfills = _AsyncCall(calls.backfills)
+    get_backfill = _AsyncCall(calls.get_backfill)
+    backfill_due_times = _AsyncCall(calls.backfill_due_times)
+    pause_backfill = _AsyncCall(calls.pause_backfill)
+    resume_backfill = _AsyncCall(calls.resume_backfill)
+    cancel_backfill = _AsyncCall(calls.cancel_backfill)
 
-    async def follow(self, run: RunId, *, from_line: int = 1) -> AsyncIterator[str]:
+    async def follow(self, run: calls.RunId, *, from_line: int = 1) -> AsyncIterator[str]:
         """Yield the lines of a run's log as `Client.follow` does."""
-        log = followed_log.FollowedLog(run, from_line, self._retry_for)
+        log = calls.FollowedLog(run, from_line, self._retry_for)
         while not log.is_over:
             for line in await self.complete(log.more()):
                 yield line

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from warren.client.errors import ApiError
+from warren.client.answers import ApiError
 
 T = TypeVar("T")
 #: Statuses after which the same call may succeed a little later.
