@@ -10,7 +10,7 @@ import click
 
 from warren.broker.durations import read_duration
 from warren.logs import configure_logs
-from warren.settings.reading import flag_of, read_settings
+from warren.settings.settings import flag_of, read_settings
 
 #: The flags that override settings, with their help. None takes a secret, as everybody can read
 #: it in the list of processes.

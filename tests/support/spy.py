@@ -79,7 +79,7 @@ import json, os, pathlib, sys
 from warren.broker.messages.values import ScriptLanguage
 from tests.support import spy
 from tests.support.slot_harness import SlotHarness
-from warren.settings.reading import read_settings
+from warren.settings.settings import read_settings
 
 settings = read_settings()
 folder = pathlib.Path(sys.argv[1])

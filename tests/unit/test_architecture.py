@@ -81,7 +81,7 @@ JOB_MAY_LOAD = [
 
 #: Who looks at the environment, and why.
 ENVIRONMENT_READERS = {
-    "warren.settings.reading": "settings come from it",
+    "warren.settings.settings": "settings come from it, and variables of OpenTelemetry",
     "warren.settings.setting_rules": "TZ is this machine's time zone, the default of a setting",
     "executor.fork_server.termination": "it marks what an executor starts, to find it later",
     "executor.fork_server.confinement": "it takes settings out, and finds the user's HOME",
@@ -90,7 +90,6 @@ ENVIRONMENT_READERS = {
     "executor.fork_server.interpreter": "it gives the dict behind it, compared between two runs",
     "executor.fork_server.script_process": "a script gets it, with what tells which run it is",
     "executor.builtin.command": "a program gets it, with what tells which run it is",
-    "warren.settings.settings": "the variables are OpenTelemetry's, whose SDK reads them too",
     "warren.wiring.processes": "NOTIFY_SOCKET is systemd's, and tells where it listens",
 }
 

@@ -19,8 +19,7 @@ from tests.support.compose import Service
 from tests.support.processes import basic_environment
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
 from warren.cli import root
-from warren.settings.reading import read_settings
-from warren.settings.settings import Settings, secret_names, variables
+from warren.settings.settings import Settings, read_settings, secret_names, variables
 
 ROOT = Path(__file__).parents[2]
 COMPOSE = ROOT / "docker-compose.yml"

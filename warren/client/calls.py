@@ -31,7 +31,7 @@ from warren.client.answers import (
     RunFailed,
     Tick,
 )
-from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request
+from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
 
 T = TypeVar("T")

@@ -355,8 +355,8 @@ class _Configured:
             SettingsError: one of them is missing, or a setting is invalid.
 
         """
-        from warren.settings.reading import read_settings  # noqa: PLC0415 - only when asked for
-        from warren.settings.settings import api_access  # noqa: PLC0415 - as above
+        # Only when asked for, as the settings load far more than a client needs.
+        from warren.settings.settings import api_access, read_settings  # noqa: PLC0415
 
         return cls(*api_access(read_settings()), timeout=timeout, retry_for=retry_for)
 

@@ -18,7 +18,7 @@ from warren.executor.handlers.handler_registry import HandlersError
 from warren.jobfile.escapes import escape_places, escape_unseen
 from warren.jobfile.sources import Source
 from warren.scheduler.jobs.places import Origin, in_code
-from warren.settings.reading import environment_without_settings
+from warren.settings.settings import environment_without_settings
 
 #: The first line of a job file of declared jobs, and the last one.
 _HEAD, _FOOT = '{"jobs": [', "]}"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from warren.errors import CommandError
-from warren.settings.reading import config_folder
+from warren.settings.settings import config_folder
 
 
 class Login(NamedTuple):

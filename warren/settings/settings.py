@@ -1,36 +1,40 @@
-"""The settings: one frozen object, validated once; `reading` fills it.
+"""The settings: one frozen object, read from all sources and validated once.
 
-Secrets are never shown. The keys that a process needs are derived from the settings.
+Sources in order of precedence: command-line flags, `WARREN_…` variables, `warren.toml` in the
+current folder. No other setting comes from the environment, except the default time zone (`TZ`) and
+OpenTelemetry's variables. Secrets may be in files (see `secret_files`), and are never shown; the
+keys that a process needs are derived from the settings. This needs no library: executors are
+installed beside handlers, and must not force a version of pydantic on them.
 """
 
+import difflib
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+import re
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import Field, dataclass, field, fields, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 from zoneinfo import ZoneInfo
 
 import structlog
 
+from warren.broker.durations import read_duration
 from warren.broker.messages.values import ProcessUse, ScriptLanguage
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE
-from warren.settings.kinds import (
-    boolean,
-    folder,
-    kind_of,
-    number,
-    one_of,
-    seconds,
-    setting,
-    some_text,
-    text,
-    whole,
-    whole_or_auto,
+from warren.settings.secret_files import (
+    BROKER,
+    DATABASE,
+    LINKS,
+    SUFFIX,
+    SecretFiles,
+    check_allowed,
+    plaintext_problems,
+    read_secret_files,
 )
-from warren.settings.secret_files import LINKS, SUFFIX, check_allowed
 from warren.settings.setting_rules import (
     check_alarm_secret,
     check_api_token,
@@ -55,12 +59,138 @@ from warren.settings.setting_rules import (
     check_timezone,
     check_webhook_allow,
     check_webhook_url,
+    has_password,
     local_timezone,
 )
 
+#: Returns the value or raises ValueError; its message, if any, is added to what is expected.
+Reader = Callable[[Any], Any]
+
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_BOOLEANS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0"), False),
+}
 #: Tracing is on if one of these is set.
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
 _NAME, _SWITCH = "OTEL_SERVICE_NAME", "OTEL_SDK_DISABLED"
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """The words for what a setting is expected to be, and its reader."""
+
+    expected: str
+    read: Reader
+
+
+def setting(
+    read: Reader,
+    expected: str,
+    default: Any = None,
+    *,
+    make: Callable[[], Any] | None = None,
+    secret: bool = False,
+) -> Any:
+    """Return a dataclass field; `make` computes a default that depends on the machine."""
+    kind = {"kind": Kind(expected, read)}
+    if make is not None:
+        return field(default_factory=make, repr=not secret, metadata=kind)
+    return field(default=default, repr=not secret, metadata=kind)
+
+
+def kind_of(setting: Field[Any]) -> Kind | None:
+    """Return the kind of a field; None if it is not a setting."""
+    return setting.metadata.get("kind")
+
+
+def text(check: Callable[[str], str] = str) -> Reader:
+    """Return a reader of texts that pass a check."""
+
+    def read(value: Any) -> str:
+        if not isinstance(value, str):
+            raise ValueError  # noqa: TRY004 - readers raise ValueError for any wrong value
+        return check(value)
+
+    return read
+
+
+def some_text(value: str) -> str:
+    """Return a text that is not empty."""
+    if not value:
+        raise ValueError
+    return value
+
+
+def folder(value: Any) -> Path:
+    """Return a path."""
+    return Path(text()(value))
+
+
+def boolean(value: Any) -> bool:
+    """Return a boolean, from any of its usual spellings."""
+    try:
+        return _BOOLEANS[str(value).strip().lower()]
+    except KeyError:
+        raise ValueError from None
+
+
+def whole(minimum: int, maximum: int) -> Reader:
+    """Return a reader of integers within bounds."""
+
+    def read(value: Any) -> int:
+        if not _WHOLE.fullmatch(str(value).strip()) or not minimum <= int(value) <= maximum:
+            raise ValueError
+        return int(value)
+
+    return read
+
+
+def whole_or_auto(minimum: int, maximum: int) -> Reader:
+    """Return a reader of integers within bounds; the word `auto` gives None."""
+    read = whole(minimum, maximum)
+    return lambda value: None if value == "auto" else read(value)
+
+
+def number(minimum: float, maximum: float, *, above: bool = False) -> Reader:
+    """Return a reader of numbers within bounds; `above`: excluding the minimum itself."""
+
+    def read(value: Any) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            raise ValueError from None
+        if not minimum <= number <= maximum or (above and number == minimum):
+            raise ValueError
+        return number
+
+    return read
+
+
+def seconds(minimum: float, maximum: float) -> Reader:
+    """Return a reader of durations within bounds, in seconds or with a unit: `90`, `5m`."""
+
+    def read(value: Any) -> float:
+        try:
+            seconds = read_duration(str(value))
+        except ValueError:
+            raise ValueError from None
+        if not minimum <= seconds <= maximum:
+            raise ValueError
+        return seconds
+
+    return read
+
+
+def one_of(words: Collection[str]) -> Reader:
+    """Return a reader of one of these words."""
+
+    def read(value: Any) -> str:
+        if value not in words:
+            raise ValueError
+        return str(value)
+
+    return read
 
 
 def traced_service(environ: Mapping[str, str] = os.environ) -> str | None:
@@ -380,3 +510,127 @@ def api_access(settings: Settings) -> tuple[str, str]:
         return settings.api_url, settings.api_token
     missing = [name for name in ("api_url", "api_token") if not getattr(settings, name)]
     raise SettingsError([f"{PREFIX}{name.upper()}: expected it to be set" for name in missing])
+
+
+def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
+    """Return the validated settings; a flag that is None was not given.
+
+    Raises:
+        SettingsError: with a line for each problem, naming the flag, variable or key.
+
+    """
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    toml = _read_toml()
+    files = read_secret_files(secret_names(), os.environ, toml, PREFIX)
+    values = _from_toml(toml) | _from_variables() | files.values | given
+    problems = _misspelt_variables() + _exposed(given) + files.problems
+    valid, invalid = _read_all(values, lambda name: _origin(name, given, files))
+    if invalid:
+        raise SettingsError(problems + invalid)
+    settings = Settings(**valid, was_set=frozenset(valid), by_flag=frozenset(given))
+    origins = {
+        DATABASE: _origin("database_url", given, files),
+        BROKER: _origin("broker_url", given, files),
+    }
+    problems += plaintext_problems(settings, origins)
+    if problems:
+        raise SettingsError(problems)
+    return settings
+
+
+def _read_all(
+    values: Mapping[str, Any], origin: Callable[[str], str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of valid settings, and a line for each invalid or unknown one."""
+    values_ = {}
+    faults = [f"{TOML_FILE}: {_unknown(name)}" for name in values if name not in KINDS]
+    for name in (name for name in KINDS if name in values):
+        try:
+            values_[name] = KINDS[name].read(values[name])
+        except ValueError as error:
+            faults.append(_words(name, values[name], str(error), origin(name)))
+    return values_, faults
+
+
+def config_folder() -> Path:
+    """Return the folder of the user's configuration files (the XDG base directories)."""
+    named = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(named) if named.startswith("/") else Path.home() / ".config"
+
+
+def colour_is_unwanted() -> bool:
+    """Return whether the user wants no colours (https://no-color.org)."""
+    return bool(os.environ.get("NO_COLOR"))
+
+
+def _read_toml() -> dict[str, Any]:
+    try:
+        return tomllib.loads(TOML_FILE.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SettingsError([f"{TOML_FILE}: cannot be read: {error}"]) from error
+
+
+def _from_toml(keys: Mapping[str, Any]) -> dict[str, Any]:
+    files = {name + SUFFIX for name in secret_names()}
+    return {name: value for name, value in keys.items() if name not in files}
+
+
+def environment_without_settings() -> dict[str, str]:
+    """Return the environment, without Warren's settings, for a process that imports users' code."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+
+
+def _from_variables() -> dict[str, Any]:
+    """Return the values of environment variables; an empty one counts as not set."""
+    values = {name: os.environ.get(PREFIX + name.upper()) for name in KINDS}
+    return {name: value for name, value in values.items() if value}
+
+
+def _misspelt_variables() -> list[str]:
+    # Other programs may use this prefix too: only names similar to ours are mistakes.
+    known = list(variables())
+    unknown = [n for n in sorted(os.environ) if n.startswith(PREFIX) and n not in known]
+    similar = {name: difflib.get_close_matches(name, known, 1, 0.9) for name in unknown}
+    return [
+        f"unknown setting {name!r}, did you mean {match[0]!r}?"
+        for name, match in similar.items()
+        if match
+    ]
+
+
+def _exposed(flags: Mapping[str, Any]) -> list[str]:
+    """Return a line for each password on the command line: /proc shows it to all users and jobs."""
+    return [
+        f"{flag_of(name)}: expected a URL without a password, because the process list shows it; "
+        f"set {PREFIX}{name.upper()} or {PREFIX}{name.upper()}{SUFFIX.upper()} instead"
+        for name in secret_names()
+        if name in flags and has_password(str(flags[name]))
+    ]
+
+
+def flag_of(name: str) -> str:
+    """Return the command-line flag of a setting."""
+    return "--" + name.replace("_", "-")
+
+
+def _words(name: str, value: Any, detail: str, origin: str) -> str:
+    shown = "" if name in secret_names() else f", got: {value!r}"
+    return f"{origin}: expected {KINDS[name].expected}{shown}" + (f" ({detail})" if detail else "")
+
+
+def _unknown(name: str) -> str:
+    similar = difflib.get_close_matches(name, list(KINDS), 1)
+    return f"unknown setting {name!r}" + (f", did you mean {similar[0]!r}?" if similar else "")
+
+
+def _origin(name: str, flags: Mapping[str, Any], files: SecretFiles) -> str:
+    if name in flags:
+        return flag_of(name)
+    if name in files.origins:
+        return files.origins[name]
+    variable = f"{PREFIX}{name.upper()}"
+    if os.environ.get(variable):
+        return variable
+    return f"{TOML_FILE}: {name}"

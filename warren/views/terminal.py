@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from warren.settings.reading import colour_is_unwanted
+from warren.settings.settings import colour_is_unwanted
 
 #: Up to this width, a single cell may widen its whole column.
 _WIDE = 40
