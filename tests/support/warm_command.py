@@ -33,8 +33,7 @@ _IMPORTED_LATER = (
     "warren.error_output",
     "warren.errands.by_api",
     "warren.errands.on_database",
-    *(f"warren.errands.doing.{name}" for name in ("alarms", "incidents", "job_files", "job_runs")),
-    *(f"warren.errands.doing.{name}" for name in ("jobs", "nodes", "reports", "runs")),
+    *(f"warren.errands.doing.{name}" for name in ("alarms", "job_files", "jobs", "nodes", "runs")),
 )
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)

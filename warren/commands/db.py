@@ -2,9 +2,9 @@
 
 import click
 
-from warren.actions.local_client import operator
 from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
+from warren.local_client import operator
 from warren.settings.settings import Settings
 from warren.sql.dialects.database_url import parse
 from warren.sql.dialects.supported import named

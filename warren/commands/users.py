@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from warren.actions.local_client import open_client
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import open_database
 from warren.errors import CommandError
+from warren.local_client import open_client
 from warren.settings.settings import Settings
 from warren.sql.accounts import users as users_table
 from warren.sql.accounts.users import Rights, Role

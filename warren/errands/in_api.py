@@ -15,7 +15,7 @@ from warren.errors import WarrenError
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.errors import LookupFailed
-from warren.views.output import Output
+from warren.views.terminal import Output
 
 #: How long one errand may go on before the command line sends another one for the rest.
 _LONG_SECONDS = 15.0

@@ -16,8 +16,7 @@ from warren.scheduler.views.job_warnings import file_warnings, warning_lines
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.registry import apps
-from warren.views.output import Line, Part, Record, Warned
-from warren.views.terminal import visible
+from warren.views.terminal import Line, Part, Record, Warned, visible
 
 _PAST = {
     ChangeAction.CREATE: "created",

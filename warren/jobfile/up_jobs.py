@@ -10,12 +10,12 @@ from pathlib import Path
 
 from sqlalchemy.orm import Session
 
-from warren.actions.local_client import context_on
 from warren.errors import CommandError, JobFileError
 from warren.jobfile.apply import apply, change_parts, warnings_about
 from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
+from warren.local_client import context_on
 from warren.route_plugins import route_names
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.job_files.preview import Change
@@ -27,8 +27,7 @@ from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.engine import Database
 from warren.sql.jobs import jobs
 from warren.sql.registry import apps
-from warren.views.output import Output, Warned, print_output
-from warren.views.terminal import visible
+from warren.views.terminal import Output, Warned, print_output, visible
 
 #: The app if neither the job file nor the handlers nor the database have one.
 DEFAULT_APP = "default"

@@ -1,4 +1,4 @@
-"""Terminal output: aligned tables, relative times, and colours on a terminal."""
+"""What commands print: tables, facts, lines and colours; and times as users write and read them."""
 
 import json
 import shutil
@@ -6,11 +6,16 @@ import sys
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import datetime
+from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 import click
+import msgspec
 
+from warren.broker.durations import DURATION, seconds_of
 from warren.settings.settings import colour_is_unwanted
+from warren.sql.instants import moment
 
 #: Up to this width, a single cell may widen its whole column.
 _WIDE = 40
@@ -43,6 +48,8 @@ _COLOURS = {
     "LOST": "red",
     "offline": "red",
 }
+#: The colours of the signs that a line may begin with.
+_SIGN_COLOURS = {"+": "green", "-": "red", "~": "yellow", "@": "cyan"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,3 +190,159 @@ def _width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+class Table(msgspec.Struct, tag="table", frozen=True):
+    """A table; without rows, `nothing` is said on standard error."""
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    nothing: str
+
+
+class Facts(msgspec.Struct, tag="facts", frozen=True):
+    """Names and values, a line each."""
+
+    facts: Mapping[str, str]
+
+
+class Text(msgspec.Struct, tag="text", frozen=True):
+    """A text of several lines with its title."""
+
+    title: str
+    text: str
+
+
+class Line(msgspec.Struct, tag="line", frozen=True):
+    """A line; `sign` decides its colour."""
+
+    text: str
+    sign: str = ""
+
+
+class Document(msgspec.Struct, tag="document", frozen=True):
+    """A text that is printed as it is, such as a job file."""
+
+    text: str
+
+
+class Record(msgspec.Struct, tag="record", frozen=True):
+    """A JSON object on a line of its own."""
+
+    value: Mapping[str, Any]
+
+
+class Warned(msgspec.Struct, tag="warning", frozen=True):
+    """A warning on standard error."""
+
+    text: str
+
+
+Part: TypeAlias = Table | Facts | Text | Line | Document | Record | Warned
+
+
+class Output(msgspec.Struct, kw_only=True):
+    """What an errand prints and returns.
+
+    Attributes:
+        parts: what is printed, in order.
+        status: the command's exit status.
+        facts: what the command needs to go on, such as the id of a run that it waits for.
+        errors: a line for each thing that was wrong; nothing was done. Only an API returns them:
+            on a database they are raised.
+
+    """
+
+    parts: list[Part] = []
+    status: int = 0
+    facts: dict[str, Any] = {}
+    errors: list[str] = []
+
+
+def print_output(output: Output) -> None:
+    """Print the parts of an output."""
+    screen = Screen.current()
+    for part in output.parts:
+        _print(part, screen)
+
+
+def _print(part: Part, screen: Screen) -> None:
+    match part:
+        case Table():
+            print_table(part.headers, part.rows, nothing=part.nothing)
+        case Facts():
+            print_facts(part.facts)
+        case Text():
+            print_text(part.title, part.text)
+        case Line():
+            colour = _SIGN_COLOURS.get(part.sign) if screen.has_colour else None
+            text = visible(part.text)
+            print(click.style(text, fg=colour) if colour else text)
+        case Document():
+            sys.stdout.write(part.text)
+        case Record():
+            print_json(part.value)
+        case Warned():
+            warn(part.text)
+
+
+def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:
+    """Return an ISO 8601 time as epoch milliseconds; `10m` means 10 minutes before now.
+
+    A time without an offset is in `zone`. Units are s, m, h, d and w.
+
+    Raises:
+        UsageError: it is neither.
+
+    """
+    ago = seconds_of(text, needs_unit=True)
+    if ago is not None:
+        return max(now_ms - int(ago * 1_000), 0)
+    try:
+        return _iso_instant(text, zone)
+    except (ValueError, OverflowError) as error:
+        raise click.UsageError(
+            f"expected a time like 2026-12-01T08:00:00+08:00 or 10m, got: {text[:100]!r}"
+        ) from error
+
+
+def read_moment(text: str, option: str, *, zone: ZoneInfo) -> int:
+    """Return an option's ISO 8601 time as epoch milliseconds; without an offset, it is in `zone`.
+
+    Raises:
+        UsageError: it is not a time.
+
+    """
+    try:
+        return _iso_instant(text, zone)
+    except (ValueError, OverflowError) as error:
+        raise click.UsageError(
+            f"expected {option} to be a time like 2026-12-01T08:00, got: {text[:100]!r}"
+        ) from error
+
+
+def read_span(text: str) -> int:
+    """Return a duration like `2h` in milliseconds; units are s, m, h, d and w.
+
+    Raises:
+        UsageError: it is not a duration, or 0.
+
+    """
+    seconds = seconds_of(text, needs_unit=True)
+    if not seconds:
+        raise click.UsageError(f"expected --for to be {DURATION}, got: {text[:100]!r}")
+    return int(seconds * 1_000)
+
+
+def _iso_instant(text: str, zone: ZoneInfo) -> int:
+    instant = datetime.fromisoformat(text.strip())
+    aware = instant if instant.tzinfo else instant.replace(tzinfo=zone)
+    return max(int(aware.timestamp() * 1000), 0)
+
+
+def local(instant_ms: int | None, zone: ZoneInfo) -> str:
+    """Return a time in a zone, with the zone's abbreviation; empty if there is none."""
+    if not instant_ms:
+        return ""
+    shown = moment(instant_ms, zone)
+    return shown.strftime("%Y-%m-%d %H:%M:%S ") + (shown.tzname() or "")

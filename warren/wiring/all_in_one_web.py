@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TypeVar
 
-from warren.actions.local_client import client_on
 from warren.admin_web.serving.web_process import WebProcess
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
 from warren.errors import CommandError
+from warren.local_client import client_on
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import MAX_DAYS, TokenSpec
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token

@@ -28,6 +28,7 @@ from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.jobfile.up_jobs import DEFAULT_APP
+from warren.local_client import client_on
 from warren.logs import BoundedFile, configure_events
 from warren.route_plugins import route_names
 from warren.scheduler.commands.tokens.scopes import Scope

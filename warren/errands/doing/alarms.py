@@ -1,16 +1,28 @@
-"""Alarms: list them, test where they go, send them again, give them up."""
+"""Alarms and incidents: list them, test alarms, send them again, acknowledge incidents."""
 
 from warren.errands.desk import Desk
 from warren.errors import CommandError
 from warren.scheduler.alarms.events import AlarmTargets
+from warren.scheduler.views.to_json import IncidentView, incident_view
 from warren.scheduler.views.to_json import AlarmView, alarm_view, to_json
-from warren.sql.alarms import alarm_listing
+from warren.sql.alarms import alarm_listing, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter
 from warren.sql.alarms.alarms import UNSENT, AlarmStatus
 from warren.sql.registry import apps
-from warren.views.terminal import relative
+from warren.views.terminal import read_moment, read_span, relative
 
-HEADERS = ("id", "about", "cause", "run", "to", "status", "since", "tries", "next try", "error")
+_HEADERS = ("id", "about", "cause", "run", "to", "status", "since", "tries", "next try", "error")
+_INCIDENT_HEADERS = (
+    "id",
+    "job",
+    "rule",
+    "expected",
+    "status",
+    "since",
+    "opened",
+    "seen by",
+    "note",
+)
 _OPEN = (AlarmStatus.NEW, AlarmStatus.READY)
 _NOBODY = (
     "nobody to alarm: expected --job, --email or --webhook, or WARREN_ALARM_EMAILS or "
@@ -31,7 +43,7 @@ def list_alarms(desk: Desk, *, every: bool = False, limit: int = 50, as_json: bo
             desk.record(to_json(row))
         return
     nothing = "no alarm" if every else "no unsent alarms"
-    desk.table(HEADERS, [_line(row, now) for row in rows], nothing)
+    desk.table(_HEADERS, [_line(row, now) for row in rows], nothing)
 
 
 def send_tests(
@@ -110,4 +122,66 @@ def _line(row: AlarmView, now: int) -> tuple[str, ...]:
         str(row.tries),
         relative(row.next_try_at, now),
         row.error,
+    )
+
+
+def list_incidents(
+    desk: Desk, *, every: bool = False, limit: int = 50, as_json: bool = False
+) -> None:
+    """List open incidents, or all, newest first."""
+    app_ids = desk.actor.app_ids
+    listed = desk.database.read(
+        lambda session: incidents.listing(
+            session, app_ids=app_ids, only_open=not every, limit=limit
+        )
+    )
+    nothing = "no incident" if every else "no open incident"
+    _show_incidents(
+        desk, [incident_view(incident) for incident in listed], nothing, as_json=as_json
+    )
+
+
+def show_incident(desk: Desk, *, incident_id: int, as_json: bool = False) -> None:
+    """Show an incident."""
+    commands = desk.commands.incidents
+    incident = desk.database.read(lambda session: commands.read(session, incident_id))
+    _show_incidents(desk, [incident_view(incident)], "", as_json=as_json)
+
+
+def acknowledge(
+    desk: Desk,
+    *,
+    incident_id: int,
+    note: str = "",
+    until: str | None = None,
+    span: str | None = None,
+) -> None:
+    """Acknowledge an incident, so that it no longer reminds, or not until a time."""
+    until_ms = None if until is None else read_moment(until, "--until", zone=desk.zone)
+    if span is not None:
+        until_ms = desk.now_ms() + read_span(span)
+    desk.commands.incidents.acknowledge(incident_id, note=note, until_ms=until_ms)
+    desk.line(f"incident {incident_id} is acknowledged")
+
+
+def _show_incidents(desk: Desk, rows: list[IncidentView], nothing: str, *, as_json: bool) -> None:
+    now = desk.now_ms()
+    if as_json:
+        for row in rows:
+            desk.record(to_json(row))
+        return
+    desk.table(_INCIDENT_HEADERS, [_incident_line(row, now) for row in rows], nothing)
+
+
+def _incident_line(row: IncidentView, now: int) -> tuple[str, ...]:
+    return (
+        str(row.id),
+        f"{row.app}/{row.job}" if row.job else row.app or "",
+        row.rule,
+        row.expected,
+        row.status,
+        relative(row.due_at, now),
+        relative(row.opened_at, now),
+        row.acked_by,
+        row.ack_note,
     )

@@ -1,4 +1,4 @@
-"""What is known of jobs; starting, stopping and deleting them."""
+"""Jobs: as rows of a table and in detail; starting, stopping and deleting them."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -8,32 +8,98 @@ from zoneinfo import ZoneInfo
 from warren.errands.desk import Desk, visible_children, visible_spec
 from warren.scheduler.commands.job_edits import planned
 from warren.scheduler.commands.jobs import OldRuleJob
+from warren.scheduler.jobs.places import words_of
+from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import next_fires
+from warren.scheduler.schedules.reading import is_waiting, next_fires
+from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.schedules.why import Fate, fates
 from warren.scheduler.schedules.working_days import Calendars
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
+from warren.scheduler.views.job_warnings import OLD_RULE
 from warren.sql.instants import iso
 from warren.sql.jobs import skips
 from warren.sql.listings import backfills, job_search, recent
 from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.job_search import ListedJob
-from warren.views.instants import local
-from warren.views.jobs import HEADERS, job_facts, job_line, waits
 from warren.views.runs import HEADERS as RUN_HEADERS
 from warren.views.runs import SKIP_HEADERS, run_line, skip_json, skip_line
-from warren.views.terminal import relative
+from warren.views.terminal import local, relative
 
+HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
+
+#: Fields that have no line of their own, because other lines show them.
+_SHOWN_ELSEWHERE = frozenset(
+    {"name", "app", "handler", "children", "enabled"}
+    | {name for name, field in FIELDS.items() if field.kind.group in ("schedule", "script")}
+)
 #: Runs and skips that are shown with a job.
 _LAST_RUNS = 10
 _LAST_SKIPS = 5
 #: Changed due times of a job that are listed.
 _SHOWN_TIMES = 2
+
+
+def job_line(job: JobView, *, now_ms: int) -> tuple[str, ...]:
+    """Return a job as a row of a table with `HEADERS`."""
+    return (
+        job.spec.name,
+        job.spec.app,
+        job.schedule,
+        relative(job.next_fire_at, now_ms),
+        _state(job),
+        job.last_status or "",
+        relative(job.last_due_at, now_ms),
+    )
+
+
+def job_facts(job: JobView, *, now_ms: int, zone: ZoneInfo, waits: str) -> dict[str, str]:
+    """Return everything about a job; `waits` is what it waits for, if anything."""
+    tick = job.next_fire_at
+    return {
+        "job": f"{job.spec.app}/{job.spec.name}",
+        "id": str(job.id),
+        "state": _state(job),
+        "stopped because": job.stop_reason,
+        "schedule": f"{job.schedule}  ({job.timezone})",
+        "rule": OLD_RULE if job.spec.follows_old_rule else "",
+        "next fire": f"{local(tick, zone)}  ({relative(tick, now_ms)})" if tick else waits,
+        "handler": job.spec.handler,
+        "script": _script(job),
+        **{
+            field.title: field.kind.shown(getattr(job.spec, name))
+            for name, field in FIELDS.items()
+            if name not in _SHOWN_ELSEWHERE
+        },
+        "children": ", ".join(job.children),
+        "declared in": words_of(job.declared_in),
+    }
+
+
+def waits(job: ListedJob) -> str:
+    """Return what a job waits for; empty if nothing."""
+    return (
+        shown_as(job.schedule_kind).waiting_for(job.schedule_value or "") if is_waiting(job) else ""
+    )
+
+
+def _state(job: JobView) -> str:
+    if job.enabled:
+        return "enabled"
+    is_on_demand = not (has_schedule(job.spec.schedule_kind) or job.stop_reason)
+    return "on demand" if is_on_demand else "stopped"
+
+
+def _script(job: JobView) -> str:
+    if job.script_number is None or job.spec.flow is not None:
+        return ""
+    remark = f": {job.spec.script_remark}" if job.spec.script_remark else ""
+    return f"{job.spec.script_language}, version {job.script_number}{remark}"
 
 
 def list_jobs(desk: Desk, *, app: str | None = None, as_json: bool = False) -> None:

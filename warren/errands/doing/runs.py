@@ -1,20 +1,53 @@
-"""Listing and showing runs and skipped due times, and clearing runs."""
+"""Runs, skipped due times and the day report: triggering, showing, changing and clearing runs."""
 
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
+
+from sqlalchemy.orm import Session
+
+from warren.broker.messages.values import result_value
 from warren.errands.desk import Desk, TimeIsOver
 from warren.errors import CommandError
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.bulk.triggers import NOW, Trigger, When
+from warren.scheduler.completion.end import tick_end
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.retention.clearing_criteria import (
+    CalendarDays,
+    ClearingCriteria,
+    days_between,
+)
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import node_json
 from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.scheduler.views.to_json import run_json
+from warren.sql.instants import at, epoch_ms, iso
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.listings.run_search import AHEAD_MS
-from warren.sql.runs import calls
-from warren.views.flow_tree import NODE_HEADERS, tree_rows
-from warren.views.instants import read_instant
-from warren.views.runs import HEADERS, SKIP_HEADERS, run_facts, run_line, skip_json, skip_line
+from warren.sql.run_status import FINE
+from warren.sql.runs import calls, day_reports
+from warren.sql.runs.day_reports import Counts
+from warren.sql.runs.ticks import tick_of
+from warren.views.nodes import is_scheduler_alive
+from warren.views.runs import (
+    HEADERS,
+    NODE_HEADERS,
+    SKIP_HEADERS,
+    run_facts,
+    run_line,
+    skip_json,
+    skip_line,
+    tree_rows,
+)
+from warren.views.terminal import local, read_instant, read_moment
+
+DID_NOT_SUCCEED = 1
+#: Headers of the day report after the day.
+_REPORT_HEADERS = ("total", "succeeded", "failed", "skipped", "running", "success")
 
 
 def list_runs(
@@ -155,3 +188,220 @@ def clear_runs(
 
 def _since_ms(desk: Desk, since: str | None, now: int) -> int | None:
     return None if since is None else read_instant(since, now_ms=now, zone=desk.zone)
+
+
+def trigger_job(
+    desk: Desk,
+    *,
+    name: str,
+    param: str | None = None,
+    addresses: list[str] = [],  # noqa: B006 - never changed
+    at: str | None = None,
+    after: str | None = None,
+    late: bool = False,
+    run_date: str | None = None,
+    is_awaited: bool = False,
+    as_json: bool = False,
+) -> None:
+    """Plan a run of a job; if it is awaited, the output has nothing but its `run_id`."""
+    at_ms = None if at is None else read_moment(at, "--at", zone=desk.zone)
+    when = When(at_ms=at_ms, after=after, late=late)
+    day = parse_date(run_date, "--run-date") if run_date else None
+    asked = Trigger(param=param, addresses=addresses, when=when, run_date=day)
+    made = desk.commands.runs.trigger_once(desk.ids.job(name), asked, once=desk.once)
+    run_id = desk.output.facts["run_id"] = made.run_id
+    if made.unchecked:
+        desk.warn(str(made.unchecked))
+    if not is_awaited:
+        _show_planned(desk, run_id, as_json=as_json, word="queued" if when == NOW else "planned")
+    elif not is_scheduler_alive(desk.database):
+        desk.warn(f"run {run_id} is queued, but no scheduler is online to dispatch it")
+
+
+def show_outcome(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
+    """Show how a run's tick ended; the output's `is_over` is whether it has."""
+    app_ids = desk.actor.app_ids
+    rows = desk.database.read(lambda session: recent.tick(session, run_id, app_ids))
+    end = tick_end(tick_of(rows[0]), rows)
+    desk.output.facts["is_over"] = end is not None
+    if end is None:
+        return
+    run = next(row for row in rows if row.id == end.deciding_id)
+    status = end.status.value
+    desk.output.status = 0 if end.status in FINE else DID_NOT_SUCCEED
+    if as_json:
+        run_ids = [row.id for row in rows]
+        outcome: dict[str, Any] = {"id": run_id, "status": status, "message": run.message or ""}
+        outcome["result"] = result_value(run.result or "")
+        desk.record(outcome | {"run_ids": run_ids, "deciding_id": run.id})
+        return
+    tries = f" after {run.starts + 1} attempts" if run.starts else ""
+    words = f": {run.message}" if run.message else ""
+    for line in f"run {run.id} {status}{tries}{words}".split("\n"):
+        desk.line(line.expandtabs())
+
+
+def rerun_runs(
+    desk: Desk,
+    *,
+    run_ids: list[int],
+    current: bool = False,
+    children: bool | None = None,
+    failed: bool = False,
+    from_node: str = "",
+    only_node: str = "",
+    as_json: bool = False,
+) -> None:
+    """Run runs again for their due times.
+
+    If their children have already run and nothing is said of them, nothing is done, and the
+    output's `question` is what to ask.
+    """
+    options = RerunOptions(
+        current=current,
+        children=children,
+        failed=failed,
+        from_node=from_node,
+        only_node=only_node,
+    )
+    try:
+        planned, _ = desk.commands.runs.rerun(run_ids, options, once=desk.once)
+    except Problem as problem:
+        if problem.code is not Code.RERUN_CHILDREN:
+            raise
+        facts = problem.facts
+        ran = f"children of run {facts['id']} have already run for its due time"
+        desk.output.facts["question"] = f"{ran}: {facts['children']}"
+        return
+    for run_id in planned:
+        _show_planned(desk, run_id, as_json=as_json)
+
+
+def move_run(desk: Desk, *, run_id: int, at: str | None = None, after: str | None = None) -> None:
+    """Give a planned run another due time."""
+    at_ms = None if at is None else read_moment(at, "--at", zone=desk.zone)
+    due_ms = desk.commands.runs.move(run_id, When(at_ms=at_ms, after=after))
+    desk.line(f"run {run_id} is due at {local(due_ms, desk.zone)}")
+
+
+def cancel_runs(desk: Desk, *, run_ids: list[int]) -> None:
+    """Cancel planned runs that somebody triggered, one after another."""
+    for run_id in run_ids:
+        desk.commands.runs.cancel(run_id)
+        desk.line(f"run {run_id} is cancelled")
+
+
+def kill_run(desk: Desk, *, run_id: int) -> None:
+    """Kill a run, wherever it is."""
+    desk.line(f"run {run_id}: {desk.commands.runs.kill(run_id).value}")
+
+
+def _show_planned(desk: Desk, run_id: int, *, as_json: bool, word: str = "queued") -> None:
+    if as_json:
+        desk.record({"id": run_id})
+    else:
+        desk.line(f"run {run_id} {word}; to see it: warren runs show {run_id}")
+
+
+class Day(NamedTuple):
+    """The counts of a day, and when they were counted: None = not yet, or not known."""
+
+    counts: Counts
+    counted_at: int | None
+
+
+def report_days(desk: Desk, *, since: str, as_json: bool = False) -> None:
+    """Show how many runs of each day succeeded, failed, were skipped and are running."""
+    zone, now = desk.zone_of_jobs(), desk.now_ms()
+    calendar = CalendarDays(zone)
+    first = calendar.of(at(read_instant(since, now_ms=now, zone=ZoneInfo(zone))))
+    days = desk.database.read(
+        lambda session: _read_reports(desk, session, first, calendar.of(at(now)))
+    )
+    if as_json:
+        for day, report in days.items():
+            desk.record(day_json(day, report, zone))
+        return
+    counts = {day: report.counts for day, report in days.items()}
+    nothing = "no report for these days yet; is a scheduler running?"
+    desk.table((day_header(zone), *_REPORT_HEADERS), report_lines(counts), nothing)
+
+
+def _read_reports(desk: Desk, session: Session, first: date, last: date) -> dict[date, Day]:
+    """Return the reports of these days, from the first one stored; zeros for days without one."""
+    earliest = day_reports.first_day(session)
+    if earliest is None:
+        return {}
+    first = max(first, earliest)
+    app_ids = desk.actor.app_ids
+    by_day = day_reports.of_days(session, app_ids, first, last)
+    counted = {
+        row.day.date(): epoch_ms(row.update_time)
+        for row in day_reports.between(session, first, last)
+        if row.day is not None and row.update_time
+    }
+    return {
+        day: Day(by_day.get(day, Counts()), counted.get(day)) for day in days_between(first, last)
+    }
+
+
+def day_header(timezone: str) -> str:
+    """Return the header of the day column, with its time zone."""
+    return f"DAY ({timezone})"
+
+
+def day_json(day: date, report: Day, timezone: str) -> dict[str, Any]:
+    """Return a day's report as a JSON object; the share is null if no run is over."""
+    counts = report.counts
+    over = counts.succeeded + counts.failed
+    return {
+        "day": day.isoformat(),
+        "timezone": timezone,
+        "total": counts.total,
+        "succeeded": counts.succeeded,
+        "failed": counts.failed,
+        "skipped": counts.skipped,
+        "running": counts.running,
+        "success_share": round(counts.succeeded / over, 4) if over else None,
+        "counted_at": iso(report.counted_at),
+    }
+
+
+def report_lines(days: Mapping[date, Counts]) -> list[tuple[str, ...]]:
+    """Return a line per day and one with the totals, with numbers aligned right."""
+    if not days:
+        return []
+    total = Counts()
+    for counts in days.values():
+        total = total.plus(counts)
+    rows = [(f"{day.isoformat()} {day:%a}", *_report_cells(counts)) for day, counts in days.items()]
+    if len(rows) > 1:
+        rows.append(("all", *_report_cells(total)))
+    return _flush_right(rows)
+
+
+def _report_cells(counts: Counts) -> tuple[str, ...]:
+    numbers = (counts.total, counts.succeeded, counts.failed, counts.skipped, counts.running)
+    return (*(f"{number:,}" for number in numbers), share(counts))
+
+
+def share(counts: Counts) -> str:
+    """Return the share of successes among finished runs; 100 % only if none failed."""
+    over = counts.succeeded + counts.failed
+    if not over:
+        return ""
+    percent = 100 * counts.succeeded / over
+    if counts.failed:
+        percent = min(percent, 99.9)
+    return f"{percent:.1f} %"
+
+
+def _flush_right(rows: Sequence[tuple[str, ...]]) -> list[tuple[str, ...]]:
+    widths = [
+        max(len(header), *(len(row[column]) for row in rows))
+        for column, header in enumerate(_REPORT_HEADERS, 1)
+    ]
+    return [
+        (row[0], *(cell.rjust(width) for cell, width in zip(row[1:], widths, strict=True)))
+        for row in rows
+    ]

@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.actions.local_client import context_on
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.foreign import is_url, open_foreign
@@ -34,6 +33,7 @@ from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.runs import RunReader
 from warren.importing.xxl_job.source_tables import INFO, LOG, check_tables
 from warren.jobfile.export import job_file
+from warren.local_client import context_on
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.imports.importer import Importer, ImportOptions

@@ -4,7 +4,7 @@ from datetime import date, datetime
 
 import pytest
 
-from warren.errands.doing.reports import Day, day_json, lines, share
+from warren.errands.doing.runs import Day, day_json, report_lines, share
 from warren.sql.instants import epoch_ms
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.day_reports import Counts, of_statuses
@@ -37,7 +37,7 @@ def test_a_day_without_a_report_has_zeros_and_no_share() -> None:
 def test_numbers_stand_flush_right_and_the_last_line_is_the_sum() -> None:
     days = {FRIDAY: Counts(1, 12_345, 0, 3), date(2026, 11, 21): Counts(0, 0, 2)}
 
-    assert lines(days) == [
+    assert report_lines(days) == [
         ("2026-11-20 Fri", "12,349", "   12,345", "     0", "      3", "      1", "100.0 %"),
         ("2026-11-21 Sat", "     2", "        0", "     2", "      0", "      0", "  0.0 %"),
         ("all", "12,351", "   12,345", "     2", "      3", "      1", " 99.9 %"),
@@ -45,8 +45,8 @@ def test_numbers_stand_flush_right_and_the_last_line_is_the_sum() -> None:
 
 
 def test_one_day_needs_no_sum() -> None:
-    assert len(lines({FRIDAY: Counts()})) == 1
-    assert lines({}) == []
+    assert len(report_lines({FRIDAY: Counts()})) == 1
+    assert report_lines({}) == []
 
 
 @pytest.mark.parametrize(

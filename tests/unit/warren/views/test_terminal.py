@@ -2,17 +2,29 @@
 
 import json
 import unicodedata
+from zoneinfo import ZoneInfo
 
+import click
 import pytest
 
+from warren.sql.instants import iso
 from warren.views.terminal import (
+    Document,
+    Line,
+    Output,
+    Record,
     Screen,
+    Table,
+    Warned,
     coloured,
     duration,
+    local,
     print_facts,
     print_json,
+    print_output,
     print_table,
     print_text,
+    read_instant,
     relative,
     table,
     visible,
@@ -20,7 +32,19 @@ from warren.views.terminal import (
 
 PLAIN = Screen(width=None, has_colour=False)
 COLOUR = Screen(width=80, has_colour=True)
-NOW = 1_000_000_000
+PARTS = Output(
+    parts=[
+        Line("+ created job x", "+"),
+        Line("-a\x1b[2J", "-"),
+        Table(("name",), [["x\n"]], "nothing"),
+        Table(("name",), [], "no such jobs"),
+        Document("jobs: []\n"),
+        Record({"id": 1}),
+        Warned("late\x07"),
+    ]
+)
+NOW = 1_796_083_200_000  # 2026-12-01T00:00:00Z
+SHANGHAI = ZoneInfo("Asia/Shanghai")
 
 
 def test_columns_are_aligned() -> None:
@@ -157,3 +181,78 @@ def test_long_cells_that_are_usual_widen_all_lines() -> None:
     lines = table(("name", "status"), rows, Screen(width=None, has_colour=False))
 
     assert lines[1] == f"short{' ' * 85}  ok"
+
+
+def test_each_part_goes_where_it_belongs_and_cannot_control_the_terminal(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    print_output(PARTS)
+
+    said = capsys.readouterr()
+    assert said.out.splitlines() == [
+        "+ created job x",
+        "-a [2J",
+        "NAME",
+        "x",
+        "jobs: []",
+        '{"id": 1}',
+    ]
+    assert said.err.splitlines() == ["no such jobs", "warning: late"]
+
+
+def test_only_a_terminal_gets_colours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    print_output(Output(parts=[Line("~ updated", "~"), Line("plain")]))
+
+    assert capsys.readouterr().out == "\x1b[33m~ updated\x1b[0m\nplain\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("30s", NOW - 30_000),
+        ("10m", NOW - 600_000),
+        (" 2h ", NOW - 7_200_000),
+        ("1d", NOW - 86_400_000),
+        ("1w", NOW - 604_800_000),
+        ("0s", NOW),
+        ("999999999w", 0),
+        ("2026-12-01T08:00:00+08:00", NOW),
+        ("2026-12-01T00:00:00Z", NOW),
+        ("2026-12-01T08:00:00", NOW),
+        ("2026-12-01 08:00", NOW),
+        ("2026-12-01", NOW - 28_800_000),
+        ("0001-01-01T00:00:00Z", 0),
+    ],
+)
+def test_instant_is_read(text: str, instant: int) -> None:
+    assert read_instant(text, now_ms=NOW, zone=SHANGHAI) == instant
+
+
+@pytest.mark.parametrize("text", ["", "x", "10", "10y", "-5m", "1.5h", "yesterday", "2026-13-01"])
+def test_what_is_no_instant_is_named(text: str) -> None:
+    with pytest.raises(click.UsageError, match="expected a time like") as refused:
+        read_instant(text, now_ms=NOW, zone=SHANGHAI)
+
+    assert repr(text) in str(refused.value)
+
+
+def test_instant_is_written_with_its_offset() -> None:
+    assert iso(NOW + 7) == "2026-12-01T00:00:00.007+00:00"
+    assert iso(None) is iso(0) is None
+
+
+def test_instant_is_read_back_as_it_was_written() -> None:
+    written = iso(NOW + 7)
+
+    assert written is not None
+    assert read_instant(written, now_ms=0, zone=SHANGHAI) == NOW + 7
+
+
+def test_people_read_their_own_zone() -> None:
+    assert local(NOW, SHANGHAI) == "2026-12-01 08:00:00 CST"
+    assert local(None, SHANGHAI) == ""

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from warren.actions.run_log import LogReader, log_path
+from warren.errands.on_database import LogReader, log_path
 from warren.executor.run_logs import RunLogs
 
 TICKS = [0, 1_796_083_199_999, 1_796_083_200_000]

@@ -5,13 +5,13 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from warren.errands.doing.jobs import HEADERS, job_facts, job_line, waits
 from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
 from warren.scheduler.schedules.reading import next_fire, next_fires
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import Job
-from warren.views.jobs import HEADERS, job_facts, job_line, waits
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 HOUR = 3_600_000

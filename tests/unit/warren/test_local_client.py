@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from warren.actions.local_client import operator
+from warren.local_client import operator
 from warren.scheduler.actor import MAX_NAME_LENGTH
 
 

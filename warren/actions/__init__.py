@@ -1,1 +1,0 @@
-"""What short commands do on behalf of the user who types them."""
