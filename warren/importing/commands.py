@@ -6,9 +6,8 @@ from typing import Any
 import click
 
 from warren.command_options import Duration, as_json, examples, takes_settings
-from warren.importing.celery_beat import print_beat_schedule
+from warren.importing.celery_beat import print_beat_schedule, print_periodic_tasks
 from warren.importing.crontab import print_crontab
-from warren.importing.django_celery_beat import print_periodic_tasks
 from warren.importing.xxl_job.command import XxlJobImportOptions, import_xxl_job
 from warren.importing.xxl_job.cut_over import QUIET_SECONDS
 from warren.settings.settings import Settings

@@ -1,45 +1,74 @@
 """`warren import xxl-job`: reads, reports, and writes unless it is a dry run.
 
 The source is a database, given by its URL, or a dump, given by its path. Jobs that are kept in a
-repository are written to a job file.
+repository are written to a job file. With `--runs`, finished rows of `xxl_job_log` become runs.
 """
 
+import html
 import os
+import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
-from datetime import date, datetime
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import click
 
+from warren.broker.messages.values import cut_message
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.foreign import is_url, open_foreign
-from warren.importing.import_report import (
-    finding_line,
-    print_findings,
-    print_open_runs,
-    print_outcomes,
-    print_runs,
-)
-from warren.importing.xxl_job.clock import datetime_zone
-from warren.importing.xxl_job.cut_over import QUIET_SECONDS, CutOver
-from warren.importing.xxl_job.dump_source import DumpSource
-from warren.importing.xxl_job.live import LiveSource
+from warren.importing.xxl_job.cut_over import QUIET_SECONDS, CutOver, OpenRun
 from warren.importing.xxl_job.mapping import read_items
-from warren.importing.xxl_job.runs import RunReader
-from warren.importing.xxl_job.source_tables import INFO, LOG, check_tables
+from warren.importing.xxl_job.source_tables import (
+    INFO,
+    LOG,
+    OK,
+    RULES,
+    TIMED_OUT,
+    Row,
+    check_tables,
+    datetime_zone,
+    zone_for_past,
+)
+from warren.importing.xxl_job.sources import DumpSource, LiveSource
 from warren.jobfile.export import job_file
 from warren.local_client import context_on
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.imports.importer import Importer, ImportOptions
-from warren.scheduler.imports.items import Finding, ImportedJob, ImportItems, Verdict
+from warren.scheduler.imports.items import (
+    Finding,
+    ImportAction,
+    ImportedJob,
+    ImportedRun,
+    ImportItems,
+    Outcome,
+    Verdict,
+    counted,
+)
 from warren.settings.settings import Settings
-from warren.views.terminal import warn
+from warren.sql.instants import epoch_ms, iso
+from warren.sql.run_status import RunStatus
+from warren.views.terminal import print_json, visible, warn
+
+_IMPORTANT = (
+    ImportAction.CONFLICT,
+    ImportAction.DELETED,
+    ImportAction.LEFT_OUT,
+    ImportAction.START,
+    ImportAction.STOP,
+)
+#: How much the clocks of two servers may differ.
+_AHEAD_MS = 300_000
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+#: The tags that XXL-JOB itself writes.
+_OWN_TAG = re.compile(r"<br\s*/?>|</?span\b[^<>]{0,200}>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
 
 
 @contextmanager
@@ -295,3 +324,157 @@ def _password_writer(path: Path | None) -> Callable[[Mapping[str, str]], None] |
             os.fsync(file.fileno())
 
     return write
+
+
+def print_findings(findings: Iterable[Finding], *, as_json: bool) -> None:
+    """Print every finding as JSON, or the important ones as lines, with counts."""
+    listed = list(findings)
+    for finding in listed:
+        if as_json:
+            print_json({"type": "finding", **asdict(finding)})
+        elif finding.verdict is not Verdict.SAME:
+            print(visible(finding_line(finding)))
+    if not as_json:
+        counts = counted(listed)
+        print("found: " + ", ".join(f"{count} {verdict}" for verdict, count in counts.items()))
+
+
+def finding_line(finding: Finding) -> str:
+    """Return a finding as one line: the verdict, its place, and the reason."""
+    place = f"{finding.table} {finding.id}" if finding.id else finding.table
+    value = f" {finding.value!r}" if finding.value else ""
+    return f"{finding.verdict:8}  {place} {finding.column}{value}: {finding.words}"
+
+
+def _outcome_json(outcome: Outcome) -> dict[str, object]:
+    facts = asdict(outcome)
+    return {"type": "outcome", "did": facts.pop("action"), **facts}
+
+
+def print_outcomes(outcomes: Sequence[Outcome], *, as_json: bool, is_preview: bool) -> None:
+    """Print every outcome as JSON, or the important ones as lines, with counts."""
+    for outcome in outcomes:
+        if as_json:
+            print_json(_outcome_json(outcome))
+        elif outcome.action in _IMPORTANT or outcome.words:
+            words = f": {outcome.words}" if outcome.words else ""
+            print(visible(f"{outcome.action:8}  {outcome.what} {outcome.name}{words}"))
+    if as_json:
+        return
+    for what, counts in _by_what(outcomes).items():
+        counts_text = ", ".join(f"{count} {did}" for did, count in counts.items())
+        print(f"{'would be' if is_preview else 'done'}: {what}s: {counts_text}")
+
+
+def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) -> None:
+    """Print how many runs were imported, and how many were left out and why."""
+    if as_json:
+        print_json({"type": "runs", **counts})
+        return
+    added, *left = counts.items()
+    words = ", ".join(f"{count} {what}" for what, count in left if count)
+    verb = "would be imported" if is_preview else "imported"
+    print(f"runs: {added[1]} {verb}" + (f"; left out: {words}" if words else ""))
+
+
+def print_open_runs(runs: Sequence[OpenRun], *, as_json: bool) -> None:
+    """Print the runs whose result nobody will get: each as JSON, or as lines, with counts."""
+    for run in runs:
+        if as_json:
+            print_json({"type": "open_run", **asdict(run)})
+        else:
+            place = f"run {run.run_id} of job {run.job_id} at {run.address or 'no address'}"
+            print(visible(f"{run.pending:9}  {place}, since {run.since}: {run.words}"))
+    if runs and not as_json:
+        counts = Counter(run.pending for run in runs)
+        counts_text = ", ".join(f"{count} {pending}" for pending, count in counts.items())
+        print(f"not over in XXL-JOB: {counts_text}")
+
+
+def _by_what(outcomes: Iterable[Outcome]) -> dict[str, Counter[ImportAction]]:
+    counts: dict[str, Counter[ImportAction]] = {}
+    for outcome in outcomes:
+        counts.setdefault(outcome.what, Counter())[outcome.action] += 1
+    return counts
+
+
+@dataclass(slots=True)
+class RunReader:
+    """Reads the runs of the last days of these jobs; counts those it leaves out."""
+
+    zone: ZoneInfo
+    days: int
+    now_ms: int
+    job_ids: Collection[int]
+    unfinished: int = field(default=0, init=False)
+    foreign: int = field(default=0, init=False)
+
+    def read(self, source: LiveSource | DumpSource) -> Iterator[ImportedRun]:
+        """Yield the finished runs."""
+        columns = [name for name in source.columns()[LOG] if name in RULES[LOG]]
+        now = datetime.fromtimestamp(self.now_ms / 1_000, UTC)
+        since = now - timedelta(days=self.days)
+        there = since.astimezone(self.zone).replace(tzinfo=None, microsecond=0)
+        for values in source.runs(columns, there):
+            row = Row.of(LOG, values)
+            at = row.utc("trigger_time", self.zone)
+            if at is None or at < since.replace(tzinfo=None):
+                continue
+            self._check_past(row, at)
+            status = status_of(row.number("trigger_code"), row.number("handle_code"))
+            if status is None:
+                self.unfinished += 1
+            elif row.number("job_id") not in self.job_ids:
+                self.foreign += 1
+            else:
+                yield self._run(row, status, at)
+
+    def _check_past(self, row: Row, at: datetime) -> None:
+        if epoch_ms(at) <= self.now_ms + _AHEAD_MS:
+            return
+        wall = row.wall_time("trigger_time")
+        assert wall is not None
+        raise CommandError(
+            f"run {row.id} is in the future: {LOG}.trigger_time {wall} is {iso(epoch_ms(at))} in "
+            f"{self.zone}; tell the time zone of DATETIMEs there (JDBC's serverTimezone) by "
+            f"--datetime-timezone, it is probably {zone_for_past(wall, self.now_ms)}"
+        )
+
+    def _run(self, row: Row, status: RunStatus, at: datetime) -> ImportedRun:
+        triggered_ms = epoch_ms(at)
+        ended = row.utc("handle_time", self.zone)
+        return ImportedRun(
+            source_id=row.id,
+            job_id=row.number("job_id"),
+            status=status,
+            codes=(row.number("trigger_code"), row.number("handle_code")),
+            address=row.line("executor_address")[:255],
+            handler=row.line("executor_handler")[:255],
+            param=row.text("executor_param"),
+            sharding=row.line("executor_sharding_param")[:20],
+            triggered_ms=triggered_ms,
+            finished_ms=max(triggered_ms, epoch_ms(ended) if ended else triggered_ms),
+            trigger_message=plain(row.text("trigger_msg")),
+            message=_message(row.text("handle_msg")),
+        )
+
+
+def status_of(trigger_code: int, handle_code: int) -> RunStatus | None:
+    """Return how a run ended; None if it has not."""
+    if handle_code == OK:
+        return RunStatus.SUCCEEDED
+    if handle_code == TIMED_OUT:
+        return RunStatus.TIMED_OUT
+    if handle_code:
+        return RunStatus.FAILED
+    return None if trigger_code in (0, OK) else RunStatus.UNDELIVERED
+
+
+def _message(text: str) -> str:
+    """Return a result as plain text if XXL-JOB has marked it up; otherwise unchanged."""
+    return plain(text) if _OWN_TAG.search(text) else cut_message(text)
+
+
+def plain(marked: str) -> str:
+    """Return XXL-JOB's HTML as plain text."""
+    return cut_message(html.unescape(_TAG.sub("", _BREAK.sub("\n", marked))).strip())

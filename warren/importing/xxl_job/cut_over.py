@@ -12,8 +12,8 @@ from enum import StrEnum
 from zoneinfo import ZoneInfo
 
 from warren.errors import CommandError
-from warren.importing.xxl_job.live import LiveSource
 from warren.importing.xxl_job.source_tables import LOG, OK, Row
+from warren.importing.xxl_job.sources import LiveSource
 from warren.sql.instants import epoch_ms, iso
 
 #: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how

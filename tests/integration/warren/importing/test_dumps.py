@@ -17,8 +17,8 @@ from tests.integration.warren.importing.conftest import ImportCase
 from tests.integration.warren.importing.test_xxl_job import counts
 from tests.support.mariadb import DUMP_PROGRAM, PrivateMariaDB
 from tests.support.xxl_job_tables import XxlJobDatabase
-from warren.importing.xxl_job.dump_source import DumpSource
 from warren.importing.xxl_job.source_tables import INFO
+from warren.importing.xxl_job.sources import DumpSource
 from warren.sql.ids import take_block
 from warren.sql.imports import origins
 

@@ -66,8 +66,8 @@ ALLOWED = {
     "admin_web.api.application: says 'sqlite:////dev/null'": "the API is described without one",
     "warren.settings.home: says 'sqlite:///'": "the database of `warren up`",
     "warren.settings.settings: says 'sqlite:///'": "likewise",
-    "warren.importing.django_celery_beat: imports sqlite3": "Django's database, not Warren's",
-    "warren.importing.django_celery_beat: says 'sqlite:///'": "likewise",
+    "warren.importing.celery_beat: imports sqlite3": "Django's database, not Warren's",
+    "warren.importing.celery_beat: says 'sqlite:///'": "likewise",
 }
 
 

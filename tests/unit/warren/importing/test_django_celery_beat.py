@@ -10,8 +10,7 @@ import pytest
 
 from warren.contrib.celery import arguments
 from warren.errors import CommandError
-from warren.importing.celery_beat import BeatSchedule
-from warren.importing.django_celery_beat import read_periodic_tasks, read_tables
+from warren.importing.celery_beat import BeatSchedule, read_periodic_tasks, read_tables
 from warren.settings.settings import read_settings
 
 NOW_MS = 1_772_301_600_000

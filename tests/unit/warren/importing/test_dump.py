@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.errors import CommandError
-from warren.importing.dump.statements import RowInserted, Statements, TableMade
-from warren.importing.xxl_job.dump_source import DumpSource
+from warren.importing.dump import RowInserted, Statements, TableMade
+from warren.importing.xxl_job.sources import DumpSource
 
 TABLE = """
 DROP TABLE IF EXISTS `jobs`;

@@ -8,8 +8,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from tests.support.xxl_job_tables import VERSIONS, columns
+from warren.importing.xxl_job.command import plain, status_of
 from warren.importing.xxl_job.mapping import map_tables
-from warren.importing.xxl_job.runs import plain, status_of
 from warren.importing.xxl_job.source_tables import (
     GLUE,
     GROUP,

@@ -1,1 +1,0 @@
-"""Reads files written by mysqldump and mariadb-dump, without a server."""
