@@ -56,7 +56,7 @@ FULL = """\
 if __name__ == "__main__":
     import warren
     from warren.errors import CommandError
-    from warren.jobfile.up_jobs import UpJobs
+    from warren.jobfile.apply import UpJobs
 
     def apply(*_):
         raise CommandError("the disk is full")

@@ -9,9 +9,7 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock
 from warren.admin_web.api.application import create_api
 from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
-from warren.errands.in_api import api_errands
 from warren.jobfile.export import job_file
-from warren.jobfile.web_input import read_upload
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
@@ -19,6 +17,7 @@ from warren.sql.accounts import users
 from warren.sql.accounts.users import Role, rights_of
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+from warren.wiring.web import api_errands, read_upload
 
 #: High enough that no test hits them by chance.
 MANY = ApiLimits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)

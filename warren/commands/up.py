@@ -11,8 +11,8 @@ from warren.command_options import examples, file_values, takes_settings, value_
 from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.executor.handlers.handler_registry import HandlersError
+from warren.jobfile.apply import UpJobs
 from warren.jobfile.sources import read_values
-from warren.jobfile.up_jobs import UpJobs
 from warren.logs import BoundedFile, configure_logs
 from warren.program_name import own_call, shown_name
 from warren.settings.home import (
@@ -25,9 +25,8 @@ from warren.settings.home import (
 from warren.settings.settings import DATABASE_FILE, HOME, Settings
 from warren.sql.engine import Database
 from warren.sql.schema import migration
-from warren.wiring.all_in_one import AllInOne
+from warren.wiring.all_in_one import AllInOne, Reloading
 from warren.wiring.processes import Signals, log_thread_failures
-from warren.wiring.source_watch import Reloading
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0

@@ -15,8 +15,7 @@ from typing import Any
 
 from warren.errors import CommandError, JobFileError
 from warren.executor.handlers.handler_registry import HandlersError
-from warren.jobfile.escapes import escape_places, escape_unseen
-from warren.jobfile.sources import Source
+from warren.jobfile.sources import Source, escape_places, escape_unseen
 from warren.scheduler.jobs.places import Origin, in_code
 from warren.settings.settings import environment_without_settings
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import yaml
 
-from warren.jobfile.escapes import escape_places, escape_unseen, is_unseen
+from warren.jobfile.sources import escape_places, escape_unseen, is_unseen
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.expectations.expectations import Expectations

@@ -1,4 +1,4 @@
-"""Reads one job of a job file."""
+"""Reads one job of a job file, with its flow; each refusal gets its line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,6 @@ import yaml
 from warren.errors import InvalidEntry, Line
 from warren.executor.handlers.declarations import INSTEAD
 from warren.jobfile.five_fields import SHORTCUTS, meant
-from warren.jobfile.sections.flow_reader import flow
 from warren.jobfile.yaml_reader import (
     Entry,
     Read,
@@ -20,21 +19,22 @@ from warren.jobfile.yaml_reader import (
     instant,
     is_null,
     items,
+    line_of,
+    scalar_kind,
     seconds,
     share,
     shown,
     text,
     whole_number,
 )
-from warren.jobfile.yaml_tree import line_of
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
-from warren.scheduler.flows.graph import Graph
+from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.field_kinds import LimitNames, Number
 from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
 from warren.scheduler.limits.specs import use_texts
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import (
@@ -44,6 +44,50 @@ from warren.scheduler.schedules.registry import (
     UnixCronSchedule,
 )
 from warren.scheduler.schedules.schedule import ValueForm
+
+_SCALARS: Mapping[str, Read] = {"bool": boolean, "int": whole_number, "float": share}
+
+
+def flow(node: yaml.Node, what: str) -> Graph:
+    """Return the graph of a mapping of nodes.
+
+    Raises:
+        InvalidEntry: with the first thing that is wrong, and its line.
+
+    """
+    try:
+        return parse(plain(node, what))
+    except Refused as refused:
+        problem = refused.problems[0]
+        line = line_at(node, problem.field)
+        raise InvalidEntry(line, str(problem), problem.code.name.lower()) from refused
+
+
+def plain(node: yaml.Node, what: str) -> Any:
+    """Return the value of a node as JSON would have it."""
+    if isinstance(node, yaml.MappingNode):
+        values = {}
+        for entry in entries(node, what):
+            if isinstance(entry, InvalidEntry):
+                raise entry
+            values[entry.name] = plain(entry.node, entry.name)
+        return values
+    if isinstance(node, yaml.SequenceNode):
+        return [plain(item, what) for item in items(node, what)]
+    if is_null(node):
+        return None
+    read = _SCALARS.get(scalar_kind(node))
+    return read(node, what) if read else str(node.value)
+
+
+def line_at(node: yaml.Node, field: str) -> Line:
+    """Return the line of the deepest key that a field such as `flow/load/after` names."""
+    line = line_of(node)
+    for part in field.split("/")[1:]:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+        key, node = next(((key, value) for key, value in pairs if key.value == part), (None, node))
+        line = line if key is None else line_of(key)
+    return line
 
 
 def texts(node: yaml.Node, what: str) -> tuple[str, ...]:

@@ -1,35 +1,67 @@
-"""Reads job files into values, with every problem and its line.
+"""Reads job files into values, with every problem and its line: their apps, calendars and limits.
 
-This module knows the grammar only. `warren.scheduler.jobs.rules` checks the values, and
+`${NAME}` stands for a value that is given by files and options alone, never by the environment; in
+the sources of scripts it stands for itself. This module and `grammar`, which reads a job, know the
+grammar only. `warren.scheduler.jobs.rules` checks the values, and
 `warren.scheduler.commands.job_files.job_file` applies them.
 """
 
 import gc
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import yaml
 
 from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.grammar import JobReader, read_targets, texts
-from warren.jobfile.sections.calendars import ICAL, CalendarReader, ical_files
-from warren.jobfile.sections.limits import LimitReader
-from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
-from warren.jobfile.values import Values
-from warren.jobfile.yaml_reader import Entry, YamlReader, did_you_mean, is_null, text
-from warren.jobfile.yaml_tree import line_of, tree_of
+from warren.jobfile.sources import NO_VALUES, VALUE_NAME, GivenValues, Source, read_sources
+from warren.jobfile.yaml_reader import (
+    Entry,
+    Filled,
+    Read,
+    YamlReader,
+    did_you_mean,
+    entries,
+    is_null,
+    items,
+    line_of,
+    seconds,
+    shown,
+    text,
+    tree_of,
+    whole_number,
+)
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
-from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
+from warren.scheduler.jobs.places import JOB_FILE_BYTES
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
+from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Code, Problem
+from warren.scheduler.schedules.run_date import parse_date
 from warren.sql.instants import moment
 
+#: `${NAME}`, or `$${NAME}`, which stands for `${NAME}` itself.
+_PLACE = re.compile(rf"\$(\$)?\{{({VALUE_NAME})\}}")
+_RESOLVER: Any = yaml.resolver.Resolver()
+_STR, _NULL = "tag:yaml.org,2002:str", "tag:yaml.org,2002:null"
+#: The ending of files that calendars name as their sources.
+ICAL = ".ics"
+_CALENDAR_FIELDS = ("name", "from", "weekend", "days", "until")
+_LIMIT_READS: Mapping[str, Read] = {
+    "name": text,
+    "at_once": whole_number,
+    "rate": whole_number,
+    "per": seconds,
+}
 #: The most problems that are reported; a file with more is probably no job file.
 MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
@@ -42,6 +74,284 @@ _REPLACED = {
     "process": ("fresh_process",),
     "fresh_process": ("process",),
 }
+
+
+class Values:
+    """The values by name, and which of them were used.
+
+    Raises:
+        InvalidEntry: a file is no YAML.
+
+    """
+
+    def __init__(self, given: GivenValues) -> None:
+        self.problems: list[InvalidEntry] = []
+        self._texts: dict[str, str] = {}
+        self._lines: dict[str, Line] = {}
+        self._used: set[str] = set()
+        self._left = JOB_FILE_BYTES
+        self._option, self._ways = given.option, given.ways
+        for source in given.files:
+            self._read(source)
+        names: set[str] = set()
+        for written in given.texts:
+            self._set(written, names)
+
+    def unused(self) -> Iterator[InvalidEntry]:
+        """Give a problem for each value that no job file has a place for."""
+        for name, line in self._lines.items():
+            if name not in self._used:
+                near = did_you_mean(name, self._used)
+                yield InvalidEntry(line, f"no job file has ${{{name}}}{near}")
+
+    def fill(self, root: yaml.Node) -> yaml.Node:
+        """Return a job file with its values filled in; those that are missing become problems."""
+        return _Filling(self).tree(root)
+
+    def filled(self, node: yaml.ScalarNode) -> yaml.ScalarNode:
+        """Return a scalar with its values filled in."""
+        if "${" not in node.value:
+            return node
+        written = _PLACE.sub(lambda place: self._value(place, node), node.value)
+        if written == node.value:
+            return node
+        tag = _RESOLVER.resolve(yaml.ScalarNode, written, (True, False))
+        return Filled(_STR if tag == _NULL else tag, written, node.start_mark, node.end_mark)
+
+    def _value(self, place: re.Match[str], node: yaml.Node) -> str:
+        is_escaped, name = place.groups()
+        if is_escaped:
+            return f"${{{name}}}"
+        self._used.add(name)
+        written = self._texts.get(name)
+        if written is None:
+            near = did_you_mean(name, self._texts)
+            words = (
+                f"no value for ${{{name}}}{near or f'; give one by {self._ways.format(name=name)}'}"
+            )
+            self.problems.append(InvalidEntry(line_of(node), words))
+            return ""
+        self._left -= len(written)
+        if self._left < 0:
+            words = f"expected values of up to {JOB_FILE_BYTES} characters in total"
+            raise InvalidEntry(line_of(node), words)
+        return written
+
+    def _read(self, source: Source) -> None:
+        if not source.text.strip():
+            return
+        for entry in entries(tree_of(source.text, source.name), "a file of values"):
+            if isinstance(entry, InvalidEntry):
+                self.problems.append(entry)
+            else:
+                self._take(entry)
+
+    def _take(self, entry: Entry) -> None:
+        if not re.fullmatch(VALUE_NAME, entry.name):
+            words = f"expected a name of letters, digits and _, got: {entry.name[:100]!r}"
+            self.problems.append(InvalidEntry(entry.line, words))
+        elif not isinstance(entry.node, yaml.ScalarNode) or entry.node.tag == _NULL:
+            words = f"expected {entry.name} to be a text or a number, got: {shown(entry.node)}"
+            self.problems.append(InvalidEntry(entry.line, words))
+        else:
+            self._texts[entry.name] = entry.node.value
+            self._lines[entry.name] = entry.line
+
+    def _set(self, written: str, names: set[str]) -> None:
+        """Take the value of an option, and its name, which no other option may have."""
+        name, equals, value = written.partition("=")
+        line = Line(0, f"{self._option} {name}"[:100])
+        if not equals or not re.fullmatch(VALUE_NAME, name):
+            self.problems.append(InvalidEntry(line, f"expected NAME=VALUE, got: {written[:100]!r}"))
+            return
+        if name in names:
+            self.problems.append(InvalidEntry(line, "expected each name once, got: it twice"))
+            return
+        names.add(name)
+        self._texts[name] = value
+        self._lines[name] = line
+
+
+class _Filling:
+    """Fills in the values of one tree; nodes that aliases share are filled in once."""
+
+    def __init__(self, values: Values) -> None:
+        self._values = values
+        self._done: dict[tuple[int, bool], yaml.Node] = {}
+
+    def tree(self, root: yaml.Node) -> yaml.Node:
+        """Return the root with values; what its `x-…` fields hold is filled in where it is used."""
+        if not isinstance(root, yaml.MappingNode):
+            return root
+        pairs = [
+            (key, value if str(key.value).startswith("x-") else self._node(value, str(key.value)))
+            for key, value in root.value
+        ]
+        return _like(root, pairs)
+
+    def _node(self, node: yaml.Node, field: str) -> yaml.Node:
+        """Return a node with values; `field` is the name of the mapping's entry that it is in."""
+        if isinstance(node, yaml.ScalarNode):
+            return self._values.filled(node)
+        if not isinstance(node, yaml.CollectionNode):
+            return node
+        known = (id(node), field == "script")
+        if known not in self._done:
+            self._done[known] = node  # for an alias inside its own anchor
+            self._done[known] = self._collection(node, field)
+        return self._done[known]
+
+    def _collection(self, node: yaml.CollectionNode, field: str) -> yaml.Node:
+        if isinstance(node, yaml.SequenceNode):
+            return _like(node, [self._node(item, field) for item in node.value])
+        pairs = []
+        for key, value in node.value:
+            name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
+            if field == "script" and name == "source":
+                pairs.append((key, value))
+            else:
+                pairs.append((key, self._node(value, field if name == "<<" else name)))
+        return _like(node, pairs)
+
+
+def _like(node: yaml.CollectionNode, value: list[Any]) -> yaml.Node:
+    return type(node)(node.tag, value, node.start_mark, node.end_mark, node.flow_style)
+
+
+class CalendarReader:
+    """Reads calendars; adds problems to `reader`. `files` are the texts of `.ics` files by name.
+
+    `over` has a problem for each calendar of which all that it knows has passed.
+    """
+
+    def __init__(self, reader: YamlReader, files: Mapping[str, str]) -> None:
+        self._reader = reader
+        self._files = files
+        self.specs: dict[str, CalendarSpec] = {}
+        self.over: list[InvalidEntry] = []
+        self.lines: dict[str, Mapping[str, Line]] = {}
+
+    def read(self, node: yaml.Node) -> None:
+        """Read one calendar; a later file may not describe one again."""
+        before = len(self._reader.wrong)
+        fields = self._reader.fields(node, "a calendar", _CALENDAR_FIELDS)
+        if not isinstance(node, yaml.MappingNode):
+            return
+        line = line_of(node)
+        if "name" not in fields:
+            self._reader.add_problem(line, "missing field 'name'")
+            return
+        values: dict[str, Any] = {
+            key: self._reader.value(_CALENDAR_READS[key], entry)
+            for key, entry in fields.items()
+            if not is_null(entry.node)
+        }
+        if len(self._reader.wrong) > before:
+            return
+        name = values.pop("name")
+        if name in self.specs:
+            self._reader.add_problem(fields["name"].line, f"duplicate calendar {name[:100]!r}")
+            return
+        source = values.pop("from", "")
+        self.specs[name] = CalendarSpec(name=name, source=source, files=self._files, **values)
+        self.lines[name] = {"": line} | {key: entry.line for key, entry in fields.items()}
+
+    def check(self, today: date) -> None:
+        """Add what is wrong with the calendars that were read."""
+        for name, spec in self.specs.items():
+            try:
+                spec.resolved(today)
+            except Problem as problem:
+                line = self.lines[name].get(problem.field, self.lines[name][""])
+                if problem.code in OVER:
+                    rule = problem.code.name.lower()
+                    self.over.append(InvalidEntry(line, str(problem), rule))
+                else:
+                    self._reader.add_broken_rule(line, problem)
+
+
+def ical_files(sources: Sequence[Any]) -> dict[str, str]:
+    """Return the texts of the `.ics` files among sources, by path and by bare name."""
+    texts = {source.name: source.text for source in sources if source.name.endswith(ICAL)}
+    return {name.rpartition("/")[2]: text for name, text in texts.items()} | texts
+
+
+def _days(node: yaml.Node, what: str) -> Mapping[date, str]:
+    """Return days with `work` or `off …`; YAML reads the days as dates, and `off` as false."""
+    if not isinstance(node, yaml.MappingNode):
+        raise InvalidEntry(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
+    days: dict[date, str] = {}
+    for key, value in node.value:
+        day = _date(key, "a day")
+        if day in days:
+            raise InvalidEntry(line_of(key), f"duplicate day {day}")
+        if not isinstance(value, yaml.ScalarNode):
+            words = f"expected {day} to be work or off, got: {shown(value)}"
+            raise InvalidEntry(line_of(value), words)
+        days[day] = str(value.value).strip()
+    return days
+
+
+def _date(node: yaml.Node, what: str) -> date:
+    if not isinstance(node, yaml.ScalarNode):
+        raise InvalidEntry(line_of(node), f"expected {what} to be a date, got: {shown(node)}")
+    return _date_of(str(node.value), line_of(node))
+
+
+def _date_of(text_: str, line: Line) -> date:
+    try:
+        return parse_date(text_)
+    except Problem as problem:
+        raise InvalidEntry(line, str(problem), Code.RUN_DATE.name.lower()) from problem
+
+
+def _weekend(node: yaml.Node, what: str) -> tuple[str, ...]:
+    return tuple(text(item, f"each of {what}").upper() for item in items(node, what))
+
+
+_CALENDAR_READS: Mapping[str, Any] = {
+    "name": text,
+    "from": text,
+    "weekend": _weekend,
+    "days": _days,
+    "until": _date,
+}
+
+
+class LimitReader:
+    """Reads limits; adds problems to `reader`. One in a later file replaces an earlier one."""
+
+    def __init__(self, reader: YamlReader) -> None:
+        self._reader = reader
+        self.limits: dict[str, LimitSpec] = {}
+        #: The lines of each limit's fields.
+        self.lines: dict[str, Mapping[str, Line]] = {}
+
+    def read(self, node: yaml.Node) -> None:
+        """Read one limit."""
+        before = len(self._reader.wrong)
+        fields = self._reader.fields(node, "a limit", tuple(_LIMIT_READS))
+        if not isinstance(node, yaml.MappingNode):
+            return
+        if "name" not in fields:
+            self._reader.add_problem(line_of(node), "missing field 'name'")
+        values = {
+            key: self._reader.value(read, fields.get(key)) for key, read in _LIMIT_READS.items()
+        }
+        if len(self._reader.wrong) > before:
+            return
+        self._add(LimitSpec(**values), fields)
+
+    def _add(self, spec: LimitSpec, fields: Mapping[str, Entry]) -> None:
+        lines = {name: entry.line for name, entry in fields.items()}
+        known = self.lines.get(spec.name)
+        if known is not None and known["name"].file == lines["name"].file:
+            self._reader.add_problem(lines["name"], f"duplicate limit {spec.name[:100]!r}")
+            return
+        for problem in limit_specs.problems(spec):
+            line = lines.get(problem.field, lines["name"])
+            self._reader.add_broken_rule(line, problem)
+        self.limits[spec.name], self.lines[spec.name] = spec, lines
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

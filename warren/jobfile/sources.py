@@ -1,9 +1,11 @@
-"""Job files and files of values as they are given: their names and texts, in order.
+"""Job files and files of values as they are given: their names and texts, in order; and escapes.
 
 Nothing here understands YAML, so that the base installation can send them to an API.
 """
 
+import re
 import sys
+import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -15,6 +17,9 @@ from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml")
+#: The name in `${NAME}`, as a regular expression.
+VALUE_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
+_PLACE = re.compile(rf"\$\{{({VALUE_NAME})\}}")
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -140,3 +145,23 @@ def _read(path: Path) -> Source:
             return Source(str(path), decoded(read_whole(file, str(path)), str(path)))
     except OSError as error:
         raise JobFileError([f"cannot read {path}: {error.strerror or error}"]) from error
+
+
+def escape_places(text: str) -> str:
+    """Return how a job file writes a text that has `${NAME}` in it."""
+    return _PLACE.sub(r"$${\1}", text)
+
+
+def escape_unseen(quoted: str) -> str:
+    """Return JSON as YAML reads it: what is invisible or forbidden there is escaped."""
+    return "".join(_escaped(c) if is_unseen(c) else c for c in quoted)
+
+
+def is_unseen(character: str) -> bool:
+    """Whether a character is invisible, forbidden in YAML, or a line break to YAML."""
+    return character != " " and unicodedata.category(character)[0] in "CZ"
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"  # noqa: PLR2004 - four digits

@@ -3,11 +3,10 @@
 from warren.admin_web.services import ConsoleServices, FlowTexts
 from warren.admin_web.serving.console_process import Console
 from warren.jobfile.export import job_file
-from warren.jobfile.web_input import read_flow_text, write_flow_text
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings
-from warren.wiring.web import WebParts, http_url
+from warren.wiring.web import WebParts, http_url, read_flow_text, write_flow_text
 
 #: Pooled connections of a console; half as many more are opened when needed.
 CONSOLE_POOL = 8

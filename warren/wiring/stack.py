@@ -18,16 +18,15 @@ from typing import Self
 
 import structlog
 
-from warren.actions.local_client import client_on
 from warren.broker.memory import MemoryBroker
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.client import Client, Run, RunFailed
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor
+from warren.jobfile.apply import DEFAULT_APP
 from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
-from warren.jobfile.up_jobs import DEFAULT_APP
 from warren.local_client import client_on
 from warren.logs import BoundedFile, configure_events
 from warren.route_plugins import route_names

@@ -1,24 +1,52 @@
-"""Makes the API from the settings, and the parts that a console has too; loads no page of it."""
+"""Makes the API from the settings, and the parts that a console has too; loads no page of it.
 
-from collections.abc import Iterator
+Among them is what both are given to read job files and flows, and to do the errands that command
+lines elsewhere send.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
 
 from warren import __version__
-from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
+from warren.admin_web.api.problem_answers import Refusal, at_pointer
+from warren.admin_web.services import (
+    ApiLimits,
+    ApiServices,
+    CommandLine,
+    Errands,
+    FlowSource,
+    JobFiles,
+)
 from warren.admin_web.serving.web_process import API_THREADS, Api, ConsoleConnections
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
-from warren.errands.in_api import api_errands
-from warren.jobfile.export import job_file
-from warren.jobfile.web_input import read_upload
+from warren.errands.desk import Desk, TimeIsOver, do
+from warren.errands.table import ERRANDS
+from warren.error_output import WRONG_USAGE, report_of
+from warren.errors import InvalidEntry, JobFileError, WarrenError
+from warren.jobfile.export import braces, job_file, scalar
+from warren.jobfile.grammar import line_at, plain
+from warren.jobfile.reader import MAX_PROBLEMS, read_job_files
+from warren.jobfile.sources import Source, decoded, values_of
+from warren.jobfile.yaml_reader import tree_of
 from warren.route_plugins import route_names
+from warren.scheduler.commands.job_files.job_file import FileParts
+from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.membership.self_health import ClusterZone
+from warren.scheduler.problems import Code, Problem, Refused
 from warren.settings.settings import Settings
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
+from warren.sql.errors import LookupFailed
 from warren.sql.ids import RunIds
+from warren.views.terminal import Output
 
 #: Pooled connections of an API, one for two threads; half as many more are opened when needed.
 API_POOL = API_THREADS // 2
@@ -28,6 +56,10 @@ STATEMENT_SECONDS = 5
 RETRY_SECONDS = 1.0
 #: The bursts of requests and triggers of an API, as multiples of their rates.
 _BURST, _TRIGGER_BURST = 2.0, 5.0
+#: How long one errand may go on before the command line sends another one for the rest.
+_LONG_SECONDS = 15.0
+#: Lines of a list at most; more are for who has the database.
+MAX_LINES = 10_000
 
 
 def open_web_database(
@@ -129,3 +161,105 @@ def api_url(settings: Settings, port: int) -> str:
 def http_url(host: str, port: int) -> str:
     """Return the URL of a server; an IPv6 address is put into brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def read_upload(files: Sequence[tuple[str, bytes]], values: Mapping[str, str]) -> FileParts:
+    """Return what job files, with their names, say together, with these values for `${NAME}`.
+
+    Raises:
+        Refusal: with each problem, its line and file, and the code of the rule that it breaks.
+
+    """
+    now_ms = time.time_ns() // 1_000_000
+    given = values_of(values, "values, {name}")
+    try:
+        sources = [Source(name, decoded(data, name)) for name, data in files]
+        file = read_job_files(sources, given, now_ms=now_ms, added_routes=route_names())
+    except JobFileError as error:
+        raise _refusal(error, are_several=len(files) > 1 or bool(values)) from error
+    return FileParts(file.apps, file.calendars, file.limits, file.specs)
+
+
+def _refusal(error: JobFileError, *, are_several: bool) -> Refusal:
+    count, shown = len(error.problems), error.problems[:MAX_PROBLEMS]
+    what = "the job files have" if are_several else "the job file has"
+    detail = f"{what} {count} problems" if count > 1 else f"{what} a problem"
+    if count > len(shown):
+        detail += f"; these are the first {len(shown)}"
+    errors = [
+        {"line": int(problem.line), "detail": problem.text}
+        | ({"file": problem.line.file} if are_several else {})
+        | ({"code": problem.rule} if problem.rule else {})
+        for problem in shown
+    ]
+    return Refusal(422, detail, errors=errors)
+
+
+_NAME = "flow"
+
+
+def read_flow_text(text: str) -> FlowSource:
+    """Return what a text says; what is no YAML, or has a key twice, is a problem with its line."""
+    try:
+        node = tree_of(text, _NAME)
+        values = plain(node, _NAME)
+    except InvalidEntry as fault:
+        return FlowSource(values=None, line=lambda _field: 1, problem=(fault.line, fault.text))
+    return FlowSource(values=values, line=lambda field: line_at(node, field))
+
+
+def write_flow_text(flow: Mapping[str, Any]) -> str:
+    """Return a graph as YAML with a line for each node."""
+    return "".join(f"{scalar(name)}: {braces(node)}\n" for name, node in flow.items())
+
+
+def api_errands() -> Errands:
+    """Return what an API needs to do errands."""
+    scopes = {name: errand.scope for name, errand in ERRANDS.items()}
+    return Errands(scopes=scopes, do=_done)
+
+
+def _done(line: CommandLine) -> Output:
+    limit = line.options.get("limit")
+    if isinstance(limit, int) and limit > MAX_LINES:
+        words = f"expected --limit to be up to {MAX_LINES} by an API, got: {limit}"
+        return Output(errors=[words], status=WRONG_USAGE)
+    desk = Desk(
+        context=line.context,
+        zone=_zone(line.timezone or line.context.timezone),
+        once=line.once,
+        shows_secrets=line.may_write,
+        max_lines=MAX_LINES,
+        on_progress=_end_at(time.monotonic() + _LONG_SECONDS),
+    )
+    try:
+        return do(desk, line.errand, line.options)
+    except Problem as problem:
+        if problem.code is Code.NO_RIGHT:
+            raise
+        return _refused(problem)
+    except (WarrenError, Refused, LookupFailed, click.ClickException) as error:
+        return _refused(error)
+
+
+def _refused(error: Exception) -> Output:
+    """Return what a command on a database would say of an error."""
+    report = report_of(error)
+    return Output(errors=list(report.lines), status=report.status)
+
+
+def _end_at(end_at: float) -> Callable[[int], None]:
+    """Return what ends a long errand at a time of the monotonic clock."""
+
+    def go_on(_count: int) -> None:
+        if time.monotonic() >= end_at:
+            raise TimeIsOver
+
+    return go_on
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return load_zone(name)
+    except Problem as problem:
+        raise at_pointer("/timezone", str(problem)) from problem

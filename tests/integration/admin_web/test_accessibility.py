@@ -17,9 +17,9 @@ from warren import admin_web
 from warren.admin_web.services import FlowTexts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
-from warren.jobfile.web_input import read_flow_text, write_flow_text
 from warren.sql.accounts.idempotency import FormKey
 from warren.sql.accounts.users import Role
+from warren.wiring.web import read_flow_text, write_flow_text
 
 AXE = Path(admin_web.__file__).parent / "frontend" / "node_modules" / "axe-core" / "axe.min.js"
 PATIENCE_MS = 60_000

@@ -13,9 +13,9 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.services import FlowTexts
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
-from warren.jobfile.web_input import read_flow_text, write_flow_text
 from warren.sql.accounts.users import Role
 from warren.sql.models import FlowNode
+from warren.wiring.web import read_flow_text, write_flow_text
 
 pytestmark = pytest.mark.skipif(
     not MANIFEST.exists(), reason="the console's scripts are not built: make console"

@@ -12,11 +12,11 @@ from tests.support.console import Clock, Visit, make_app, once_of, signed_in
 from tests.support.flow_rows import FlowRows, night
 from tests.support.stored_rows import Rows
 from warren.admin_web.services import FlowTexts
-from warren.jobfile.web_input import read_flow_text, write_flow_text
 from warren.sql.engine import Database
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.run_status import Kind
 from warren.sql.runs import flow_nodes
+from warren.wiring.web import read_flow_text, write_flow_text
 
 
 @pytest.fixture

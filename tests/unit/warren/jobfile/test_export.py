@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from warren.errors import JobFileError
 from warren.jobfile.export import job_file, scalar, text_field
 from warren.jobfile.reader import JobFile, read_job_file
-from warren.jobfile.yaml_reader import text
-from warren.jobfile.yaml_tree import tree_of
+from warren.jobfile.yaml_reader import text, tree_of
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.expectations.expectations import NOTHING, Expectations
 from warren.scheduler.jobs import rules

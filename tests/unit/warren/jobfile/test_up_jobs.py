@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.stored_rows import Rows
+from warren.jobfile.apply import UpJobs
 from warren.jobfile.sources import NO_VALUES
-from warren.jobfile.up_jobs import UpJobs
 from warren.settings.settings import Settings
 
 FILE = """\

@@ -5,6 +5,7 @@ import yaml
 
 from warren.errors import InvalidEntry
 from warren.jobfile.yaml_reader import (
+    DEPTH,
     Entry,
     YamlReader,
     boolean,
@@ -13,11 +14,12 @@ from warren.jobfile.yaml_reader import (
     instant,
     is_null,
     items,
+    line_of,
     shown,
     text,
+    tree_of,
     whole_number,
 )
-from warren.jobfile.yaml_tree import DEPTH, line_of, tree_of
 from warren.scheduler.problems import Code, Problem
 
 

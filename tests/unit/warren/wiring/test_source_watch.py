@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.eventually import eventually
-from warren.wiring.source_watch import SourceWatch, watched_folders
+from warren.wiring.all_in_one import SourceWatch, watched_folders
 
 
 @pytest.fixture
