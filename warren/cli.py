@@ -19,11 +19,11 @@ from warren.program_name import shown_name
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {
     "up": ("warren.commands.up", "up", "Run everything here, to try Warren out."),
-    "scheduler": ("warren.commands.workers.scheduler", "scheduler", "Run a scheduler."),
-    "console": ("warren.commands.workers.web", "console", "Run the web console."),
-    "api": ("warren.commands.workers.web", "api", "Run the HTTP API."),
-    "executor": ("warren.commands.workers.executor", "executor", "Run an executor of an app."),
-    "gateway": ("warren.commands.workers.gateway", "gateway", "Serve executors of XXL-JOB."),
+    "scheduler": ("warren.commands.scheduler", "scheduler", "Run a scheduler."),
+    "console": ("warren.commands.web", "console", "Run the web console."),
+    "api": ("warren.commands.web", "api", "Run the HTTP API."),
+    "executor": ("warren.commands.executor", "executor", "Run an executor of an app."),
+    "gateway": ("warren.commands.executor", "gateway", "Serve executors of XXL-JOB."),
     "try": (
         "warren.commands.try_",
         "try_handler",
@@ -31,7 +31,7 @@ COMMANDS = {
     ),
     "jobs": ("warren.commands.jobs", "jobs", "Check, apply, list, start, stop and trigger jobs."),
     "calendars": (
-        "warren.commands.business_day.calendars",
+        "warren.commands.calendars",
         "calendars",
         "Apply, list and show calendars of working days.",
     ),
@@ -41,29 +41,17 @@ COMMANDS = {
         "Import jobs from XXL-JOB, cron or Celery.",
     ),
     "runs": ("warren.commands.runs", "runs", "List, show, move, kill and clear runs; read logs."),
-    "backfill": (
-        "warren.commands.business_day.backfills",
-        "backfill",
-        "Run a job for a range of dates.",
-    ),
+    "backfill": ("warren.commands.backfills", "backfill", "Run a job for a range of dates."),
     "backfills": (
-        "warren.commands.business_day.backfills",
+        "warren.commands.backfills",
         "backfills",
         "List, show, pause, resume and cancel backfills.",
     ),
-    "limits": (
-        "warren.commands.business_day.limits",
-        "limits",
-        "List, change and delete limits of jobs.",
-    ),
-    "queue": (
-        "warren.commands.business_day.limits",
-        "queue",
-        "List the runs that wait, and what for.",
-    ),
+    "limits": ("warren.commands.limits", "limits", "List, change and delete limits of jobs."),
+    "queue": ("warren.commands.limits", "queue", "List the runs that wait, and what for."),
     "executors": ("warren.commands.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.commands.nodes", "schedulers", "List schedulers."),
-    "report": ("warren.commands.report", "report", "Count the runs of each day by outcome."),
+    "report": ("warren.commands.runs", "report", "Count the runs of each day by outcome."),
     "alarms": ("warren.commands.alarms", "alarms", "List unsent alarms."),
     "incidents": (
         "warren.commands.alarms",

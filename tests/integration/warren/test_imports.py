@@ -58,7 +58,7 @@ def test_handlers_load_no_library_by_what_they_import_from_warren() -> None:
 @pytest.mark.parametrize(
     "modules",
     [
-        "warren.commands.workers.executor, warren.broker.rabbitmq.transport",
+        "warren.commands.executor, warren.broker.rabbitmq.transport",
         "warren.commands.try_",
         "warren.commands.check",
         "warren.commands.secrets",

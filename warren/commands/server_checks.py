@@ -1,11 +1,9 @@
-"""Additional checks for schedulers and consoles: database, mail server, routes."""
+"""The checks of `warren check` for schedulers and consoles: database, mail server, routes."""
 
 import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
-from warren.checks import host_checks
-from warren.checks.host_checks import is_embedded
 from warren.database_access import open_database
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
@@ -29,11 +27,8 @@ def check_database(settings: Settings) -> str:
     return words + in_plain_text(settings, DATABASE)
 
 
-def check_secret(settings: Settings) -> str:
-    """Return a line saying that the cluster and all executors have this secret, or raise."""
-    words = host_checks.check_secret(settings)
-    if is_embedded(settings):
-        return words
+def check_secret(settings: Settings, words: str) -> str:
+    """Return `words` once the cluster and all executors have this secret, or raise."""
     keys = cluster_keys(settings)
     with open_database(settings) as database:
         fingerprints = keys.fingerprints(database.read(cluster.cluster_id))

@@ -1,1 +1,0 @@
-"""The checks of `warren check`; each returns a line for the terminal, or raises what is wrong."""
