@@ -3,8 +3,13 @@
 from warren.errands.desk import Desk
 from warren.errors import CommandError
 from warren.scheduler.alarms.events import AlarmTargets
-from warren.scheduler.views.to_json import IncidentView, incident_view
-from warren.scheduler.views.to_json import AlarmView, alarm_view, to_json
+from warren.scheduler.views.to_json import (
+    AlarmView,
+    IncidentView,
+    alarm_view,
+    incident_view,
+    to_json,
+)
 from warren.sql.alarms import alarm_listing, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter
 from warren.sql.alarms.alarms import UNSENT, AlarmStatus
