@@ -4,21 +4,30 @@ XXL-JOB's tables and columns keep their names and meanings; the attributes have 
 domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and are in UTC too.
 """
 
-from warren.sql.models.accounts import (
-    ApiToken,
-    AuditEntry,
-    Favourite,
-    IdempotencyKey,
-    SavedFilter,
-    SignIn,
-    SignInLimit,
-    User,
-)
 from warren.sql.models.alarms import Alarm, Incident, Watch
-from warren.sql.models.apps import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.models.base import Model
 from warren.sql.models.business_day import Backfill, CalendarRow, Hold, Limit
-from warren.sql.models.cluster import Cluster, Epoch, ImportOrigin, Lease, Pause, Sequence, Uptime
+from warren.sql.models.cluster import (
+    ApiToken,
+    App,
+    AuditEntry,
+    Cluster,
+    Epoch,
+    ExecutorLoad,
+    Favourite,
+    IdempotencyKey,
+    ImportOrigin,
+    Lease,
+    Pause,
+    Registration,
+    SavedFilter,
+    Sequence,
+    SignIn,
+    SignInLimit,
+    StoredCatalogue,
+    Uptime,
+    User,
+)
 from warren.sql.models.jobs import (
     FlowJob,
     History,
