@@ -6,7 +6,6 @@ domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and
 
 from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.base import Model
-from warren.sql.models.business_day import Backfill, CalendarRow, Hold, Limit
 from warren.sql.models.cluster import (
     ApiToken,
     App,
@@ -29,10 +28,14 @@ from warren.sql.models.cluster import (
     User,
 )
 from warren.sql.models.jobs import (
+    Backfill,
+    CalendarRow,
     FlowJob,
     History,
+    Hold,
     Job,
     JobChild,
+    Limit,
     RouteMemory,
     ScriptVersion,
     SkippedTicks,
