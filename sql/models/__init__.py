@@ -4,7 +4,6 @@ XXL-JOB's tables and columns keep their names and meanings; the attributes have 
 domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and are in UTC too.
 """
 
-from warren.sql.models.alarms import Alarm, Incident, Watch
 from warren.sql.models.base import Model
 from warren.sql.models.cluster import (
     ApiToken,
@@ -41,14 +40,17 @@ from warren.sql.models.jobs import (
     SkippedTicks,
 )
 from warren.sql.models.runs import (
+    Alarm,
     AppDay,
     Call,
     DayReport,
     FlowNode,
+    Incident,
     JobSuccess,
     MetricCount,
     Purge,
     Run,
+    Watch,
 )
 
 __all__ = [
