@@ -56,8 +56,7 @@ from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
 from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent, run_search
-from warren.sql.listings.recent import DetailedRun
-from warren.sql.listings.run_scope import along_jobs
+from warren.sql.listings.recent import DetailedRun, along_jobs
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.run_status import FAILURES, FINAL, Kind, RunStatus
 

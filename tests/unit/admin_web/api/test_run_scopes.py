@@ -8,7 +8,7 @@ from tests.support.console import Clock
 from tests.support.flow_rows import FlowRows, night
 from tests.support.stored_rows import Rows
 from warren.sql.listings import run_search
-from warren.sql.listings.run_scope import along_jobs
+from warren.sql.listings.recent import along_jobs
 from warren.sql.listings.run_search import RunSearch
 
 
