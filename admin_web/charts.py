@@ -19,8 +19,7 @@ from warren.sql.registry import executor_loads
 from warren.sql.registry.executor_loads import LoadPoint
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
-from warren.sql.timeline import job_days
-from warren.sql.timeline.job_days import DayOutcomes
+from warren.sql.timeline.job_spans import DayOutcomes, outcomes_of_days
 
 DAYS = 90
 #: The side of a square, and the distance between two squares' left edges, in pixels.
@@ -77,7 +76,7 @@ def heat_map(session: Session, job_id: int, *, now_ms: int, zone: str) -> HeatMa
     days = [today - timedelta(days=back) for back in range(DAYS - 1, -2, -1)]
     midnights = [datetime.combine(day, time(), ZoneInfo(zone)) for day in days]
     bounds = [int(midnight.timestamp() * 1000) for midnight in midnights]
-    outcomes = job_days.of_days(session, job_id, bounds)
+    outcomes = outcomes_of_days(session, job_id, bounds)
     shift = days[0].weekday()
     squares = [
         Square(

@@ -51,7 +51,8 @@ from warren.sql.runs.successes import SentTo, Success
 from warren.sql.runs.tick_rows import JobRange
 from warren.sql.runs.ticks import Tick
 from warren.sql.schema import migration
-from warren.sql.timeline import job_days, job_spans
+from warren.sql.timeline import job_spans
+from warren.sql.timeline.job_spans import outcomes_of_days
 
 T = TypeVar("T")
 
@@ -401,7 +402,7 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     ),
     (
         "a job's days",
-        lambda s: job_days.of_days(s, 7, range(NOW_MS, NOW_MS + 50_000, 500)),
+        lambda s: outcomes_of_days(s, 7, range(NOW_MS, NOW_MS + 50_000, 500)),
         {"i_tick"},
     ),
 ]
