@@ -350,7 +350,7 @@ class RunLogs:
 
     def set_aside(self, path: str) -> None:
         """Rename a log that is there before its run starts: it is that of another run of its id."""
-        if os.access(path, os.F_OK):
+        if os.path.isfile(path):  # noqa: PTH113 - see path_of
             with contextlib.suppress(OSError):
                 os.rename(path, f"{path}.of-another")  # noqa: PTH104 - see path_of
                 os.unlink(notes_path(path))  # noqa: PTH108 - see path_of
