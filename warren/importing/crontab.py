@@ -246,7 +246,8 @@ def _foreign(line: str) -> str:  # noqa: PLR0911 - one for each product that it 
             f"{len(fields)} fields? cron has five: {' '.join(fields[1:6])} if the first is "
             f"seconds, {' '.join(fields[:5])} if the last is a year"
         )
-    if len(fields) == 2 and len(parts) > 3 and all(map(str.isdecimal, fields)):  # noqa: PLR2004 - a period, a delay, a name and a command
+    is_anacron = len(fields) == 2 and len(parts) > 3 and not _FIELD.fullmatch(parts[3])  # noqa: PLR2004 - a period, a delay, a name and a command
+    if is_anacron and all(map(str.isdecimal, fields)):
         return "anacron? write five fields, such as 5 3 * * * for each day, instead of a period"
     for part in parts[: len(FIELDS)]:
         if len(fields) >= len(FIELDS) and (lone := _LONE_STEP.search(part)):
@@ -272,6 +273,8 @@ def _foreign_word(word: str, second: str, third: str) -> str:
         fits = number and (60 if unit == "m" else 24) % number == 0
         five = {"m": f"*/{number} * * * *", "h": f"0 */{number} * * *"}.get(unit) if fits else None
         return f"cron has no @every: write {five or f'a job with every: {second}'}"
+    if word == "@every_minute":  # FreeBSD's
+        return "cron has no @every_minute: write * * * * *"
     if word.startswith("@every") or word[1:].isdecimal():
         return f"cron has no {word}: write five fields, or a job with every: 5m"
     if word in SHORTCUTS and second.isdecimal() and third:

@@ -199,6 +199,7 @@ FOREIGN = [
     ("0 15 10 ? * MON-FRI /app/x", 'Quartz? write a job with cron: "0 15 10 ? * MON-FRI"'),
     ("0 0 12 * * ? 2026 /app/x", 'Quartz? write a job with cron: "0 0 12 * * ? 2026"'),
     ("0 2 * * * */app/x", "cron refuses a command that begins with *"),
+    ("0 3 L * * x", "expected day of month to be 1-31, got: 'L'"),
     ("1 5 cron.daily run-parts /etc/cron.daily", "anacron? write five fields, such as 5 3 * * *"),
     ("@monthly 45 cron.monthly run-parts /etc", "anacron? write five fields, such as 5 3 1 * *"),
     ("0 1 * * * -n /app/x", "its command begins with -n, a flag of the crons of OpenBSD"),
@@ -212,7 +213,7 @@ FOREIGN = [
     ("@every 7h x", "cron has no @every: write a job with every: 7h"),
     ("@every 90s x", "cron has no @every: write a job with every: 90s"),
     ("@every 0m x", "cron has no @every: write a job with every: 0m"),
-    ("@every_minute x", "cron has no @every_minute: write five fields, or a job with every: 5m"),
+    ("@every_minute x", "cron has no @every_minute: write * * * * *"),
     ("@600 x", "cron has no @600: write five fields"),
     ("@Daily x", "cron refuses @Daily: write @daily"),
 ]
