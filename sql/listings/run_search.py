@@ -136,8 +136,8 @@ class RunSearch:
         job_ids: a few jobs.
         run_date: the date that the runs are about.
         outside_flows: without the runs of flows' nodes.
-        flow_run_id: only runs of the nodes of this run of a flow; see `run_scope`.
-        backfill_id: only runs of this backfill; see `run_scope`.
+        flow_run_id: only runs of the nodes of this run of a flow; see `recent`.
+        backfill_id: only runs of this backfill; see `recent`.
         tick_at: only one tick of each of the jobs.
         text: a part of the message.
         since_ms: the earliest due time.
