@@ -266,7 +266,7 @@ def test_other_apps_do_not_exist_for_a_token(desk: Desk) -> None:
 
 
 def test_secrets_are_shown_to_those_who_may_change_them(desk: Desk) -> None:
-    url = "https://hooks.example.com/secret"
+    url = "https://hooks.example.com/T0ken"
     desk.by_api.database.write(
         lambda session: session.execute(
             update(Job).where(Job.id == desk.ids["job_id"]).values(alarm_webhook=url)
@@ -277,7 +277,7 @@ def test_secrets_are_shown_to_those_who_may_change_them(desk: Desk) -> None:
     assert url in desk.there("jobs show job --json").out
     done = desk.there("jobs show job --json", WARREN_API_TOKEN=reader).out
     assert "hooks.example.com" in done
-    assert "secret" not in done
+    assert "T0ken" not in done
 
 
 def test_the_base_installation_is_enough(desk: Desk) -> None:
