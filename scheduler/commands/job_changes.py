@@ -52,7 +52,6 @@ from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import planned_runs, transitions
 
 _GRAPH = Flow()
-_SIGNED = frozenset({"alarm_webhook", "alarm_secret"})
 
 
 def _renamed(new_names: Mapping[str, str], name: str) -> str:
@@ -392,7 +391,8 @@ class JobChanges:
         job, anchor_ms = edit.job, _anchor_of(edit)
         for name, value in columns_of(edit.spec, edit.fields).items():
             setattr(job, name, value)
-        if {field.name for field in edit.fields} & _SIGNED == {"alarm_webhook"}:
+        is_elsewhere = any(field.name == "alarm_webhook" for field in edit.fields)
+        if is_elsewhere and not edit.spec.alarm_secret:
             job.alarm_secret = None  # it belonged to the other webhook
         job.update_time = at(now_ms)
         if edit.clears_stop:

@@ -420,6 +420,19 @@ def test_a_secret_can_be_given_and_never_read(admin: Program, rows: Rows) -> Non
     assert (refused.status_code, "/alarm/secret" in refused.text) == (422, True)
 
 
+def test_a_secret_that_is_given_again_stays_with_another_webhook(
+    admin: Program, rows: Rows
+) -> None:
+    robot = {"webhook": "https://oapi.dingtalk.com/robot/send?access_token=1", "secret": "SEChush"}
+    made(admin, alarm=robot)
+
+    for alarm in (robot | {"webhook": f"{robot['webhook']}2"}, robot | {"style": "dingtalk"}):
+        answer = admin.put(PATH, JOB | {"alarm": alarm}, headers={"If-Match": "*"})
+        assert answer.status_code == 200, answer.text
+        stored = rows.database.read(lambda session: session.scalars(select(Job.alarm_secret)).one())
+        assert stored == "SEChush"
+
+
 def test_the_next_due_times_are_told(admin: Program) -> None:
     made(admin)
 
