@@ -25,6 +25,8 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.job_edits import CREATED, UNCHANGED, Applied, ChangeAction
 from warren.scheduler.commands.job_files.preview import (
+    ENDED,
+    STOPPED,
     Change,
     JobFile,
     JobFilePreview,
@@ -134,17 +136,19 @@ class JobFileCommands:
                 return [*foreseen.changes, *changes]
             stored = store_calendars(self._context, foreseen)
             return [*stored, *self.apply(wanted_apps, specs, dry_run=False, **how)]
-        specs = self._context.database.read(lambda session: self._startable(session, specs))
+        wanted = specs
+        specs = self._context.database.read(lambda session: self._startable(session, wanted))
         file = JobFile(apps=wanted_apps, specs=specs, limits=limits, prune=prune, origin=origin)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))
             if dry_run or all(
                 change.action is ChangeAction.UNCHANGED for change in preview.changes
             ):
-                return preview.changes
-            return self._context.write(
+                return _with_causes(preview.changes, wanted, specs)
+            done = self._context.write(
                 Right.OPERATE, lambda session: self._apply(session, file, preview)
             )
+            return _with_causes(done, wanted, specs)
         except Problem as problem:
             raise _placed(problem, specs) from problem
 
@@ -383,3 +387,20 @@ def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:
         if (spec.app, spec.name) == job:
             return problem.at(f"jobs/{number}/{problem.field}".rstrip("/"))
     return problem
+
+
+def _with_causes(
+    changes: Sequence[Change], wanted: Sequence[JobSpec], startable: Sequence[JobSpec]
+) -> list[Change]:
+    """Return the changes, with the reason of new jobs that stay stopped since a calendar ended."""
+    ended = {
+        f"{spec.app}/{spec.name}"
+        for spec, left in zip(wanted, startable, strict=True)
+        if spec.enabled and left.enabled is None
+    }
+    return [
+        replace(change, details=(ENDED,))
+        if change.details == (STOPPED,) and change.name in ended
+        else change
+        for change in changes
+    ]

@@ -75,6 +75,8 @@ def write_app(session: Session, name: str, wanted: AppSpec | None) -> App:
 
 #: Shown for a new job whose schedule does not run because the file does not enable it.
 STOPPED = "stopped (enabled is not set)"
+#: The same for one that the file enables, but whose calendar has ended.
+ENDED = "stopped (its calendar has ended)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -306,6 +306,7 @@ def test_a_calendar_whose_days_have_passed_blocks_no_other_job(
     for result in (checked, done, again):
         assert f"jobs.yaml:4: {LATE}, which has passed: give it a" in result.output
     assert "created job mails/other\n" in done.output
+    assert "created job mails/theirs, stopped (its calendar has ended)\n" in done.output
     assert f"job 'mails/theirs': it has no due time: {LATE}" in done.output
     assert f"job 'mails/later': it has no due time: {LATE}" in later.output
     assert "0 changed" in again.output
