@@ -39,7 +39,9 @@ export function keepDrafts() {
   document.addEventListener("click", leaving);
 }
 
-const isKept = (form) => form.matches(LIST) || (form.querySelector(TYPED) && !form.querySelector("[type=password]"));
+// A form of passwords is not kept; one with a signing secret is, without the secret.
+const PASSWORD = "[type=password]:not([name=secret])";
+const isKept = (form) => form.matches(LIST) || (form.querySelector(TYPED) && !form.querySelector(PASSWORD));
 
 function sending(event) {
   const form = event.target;
