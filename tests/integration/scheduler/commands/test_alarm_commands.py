@@ -121,7 +121,8 @@ class TestSending:
             send(rows, MessageKind.MAIL, Mailer(MailServer.parse(box.url), domain="here").send)
 
         found = outcome(rows, ids)
-        assert (found.status, found.error) == ("GIVEN_UP", "550 no such user")
+        words = "the e-mail was refused: 550 no such user; it is not sent again"
+        assert (found.status, found.error) == ("GIVEN_UP", words)
         assert undelivered(rows) == 0
 
     def test_a_job_without_targets_tests_those_of_its_app(self, rows: Rows) -> None:
