@@ -7,12 +7,14 @@ from collections.abc import Iterator
 
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.alarms.channels.message import SIGNED, STYLES, style_of
-from warren.scheduler.alarms.channels.webhook_url import check_webhook
+from warren.scheduler.alarms.channels.webhook_url import (
+    MAX_SECRET_LENGTH,
+    check_webhook,
+    is_sound_secret,
+)
 from warren.scheduler.alarms.events import WHENS, AlarmTargets, News, RunWebhook, to_text
 from warren.scheduler.problems import Code, Problem, Word, found, unknown_word
 from warren.sql.alarms.alarms import MAIL, JobRecipients, NewAlarm, WaitingApp
-
-MAX_SECRET_LENGTH = 255
 
 
 def job_targets(job: JobRecipients, defaults: AlarmTargets) -> AlarmTargets:
@@ -105,11 +107,6 @@ def target_problems(targets: AlarmTargets) -> Iterator[Problem]:
         yield Problem(Code.SIGNING_ALONE, "alarm/secret", known=", ".join(SIGNED))
     elif not is_sound_secret(targets.secret):
         yield Problem(Code.SIGNING, "alarm/secret", most=MAX_SECRET_LENGTH)
-
-
-def is_sound_secret(secret: str) -> bool:
-    """Return whether a text can be a robot's secret; an empty one is none."""
-    return len(secret) <= MAX_SECRET_LENGTH and all("!" <= sign <= "~" for sign in secret)
 
 
 def _takes_secret(targets: AlarmTargets) -> bool:

@@ -16,8 +16,12 @@ from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
-from warren.scheduler.alarms.channels.webhook_url import EVERYWHERE, WebhookAllowList, check_webhook
-from warren.scheduler.alarms.targets import is_sound_secret
+from warren.scheduler.alarms.channels.webhook_url import (
+    EVERYWHERE,
+    WebhookAllowList,
+    check_webhook,
+    is_sound_secret,
+)
 from warren.scheduler.commands.tokens.token_text import is_whole
 from warren.sql.dialects.url_forms import form_of
 

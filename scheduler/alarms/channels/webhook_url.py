@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 from warren.scheduler.problems import Code, Problem
 
 MAX_LENGTH = 512
+MAX_SECRET_LENGTH = 255
 
 #: Metadata services besides 169.254.169.254: AWS by IPv6, Alibaba, Oracle, Azure.
 _METADATA = {
@@ -125,3 +126,8 @@ class WebhookAllowList:
 
 
 EVERYWHERE = WebhookAllowList()
+
+
+def is_sound_secret(secret: str) -> bool:
+    """Return whether a text can be a robot's secret; an empty one is none."""
+    return len(secret) <= MAX_SECRET_LENGTH and all("!" <= sign <= "~" for sign in secret)
