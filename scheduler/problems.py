@@ -10,7 +10,8 @@ from enum import Enum, StrEnum
 from typing import Self
 
 from warren.broker.messages.values import cut_message
-from warren.broker.reasons.codes import Words, to_json
+from warren.broker.reasons.codes import Words
+from warren.broker.reasons.stored import to_json
 from warren.sql.errors import LookupFailed
 from warren.sql.explanation import Explanation
 

@@ -17,7 +17,7 @@ from warren.sql.errors import LookupFailed, SqlError
 #: Installed with the extra [server]; executors do not need them.
 SERVER_LIBRARIES = {
     *("alembic", "argon2", "croniter", "flask", "flask_babel", "flask_wtf"),
-    *("holidays", "icalendar", "prometheus_client"),
+    *("holidays", "icalendar", "recurring_ical_events", "prometheus_client"),
     *("pymysql", "sqlalchemy", "waitress", "wtforms", "yaml"),
 }
 

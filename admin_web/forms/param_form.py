@@ -18,7 +18,7 @@ from flask_babel import gettext
 from werkzeug.datastructures import MultiDict
 
 from warren.admin_web.language.labels import problem_text
-from warren.scheduler.jobs.typed_params import Schema, param_problems, resolved, shown
+from warren.scheduler.jobs.param_schema import Schema, param_problems, resolved, shown
 from warren.scheduler.problems import Code, Problem, Refused
 
 #: What the names of the controls begin with.

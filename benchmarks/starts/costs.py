@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import ProcessUse
+from warren.broker.process_use import ProcessUse
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs

@@ -11,10 +11,10 @@ from warren.broker.messages.values import (
     CallEnd,
     Message,
     Natural,
-    ProcessUse,
     Seconds,
     run_identity,
 )
+from warren.broker.process_use import ProcessUse
 
 # -- run queue ----------------------------------------------------------------------------
 

@@ -11,6 +11,8 @@ from zlib import crc32
 
 import msgspec
 
+from warren.broker.process_use import ProcessUse
+
 #: The longest message of a run, in characters; `cut_message` cuts longer texts and says so.
 MESSAGE_LIMIT = 50_000
 #: The longest result of a run, in characters of JSON; a longer one is not kept.
@@ -145,14 +147,6 @@ class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
     """Root of all messages; `type` on the wire is the class's name."""
-
-
-class ProcessUse(StrEnum):
-    """Runs of one job, runs of all jobs with the same handler, or a single run."""
-
-    JOB = "job"
-    HANDLER = "handler"
-    FRESH = "fresh"
 
 
 class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

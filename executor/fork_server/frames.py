@@ -21,7 +21,8 @@ from warren.broker.messages.values import (
     Progress,
     RetrySeconds,
 )
-from warren.broker.reasons.codes import REASON_LIMIT, Words
+from warren.broker.reasons.codes import Words
+from warren.broker.reasons.stored import REASON_LIMIT
 from warren.executor.handlers.outcomes import clean, cut, headline
 
 #: A reason as JSON; "" for none, and for words that are somebody's own.

@@ -35,7 +35,13 @@ from warren.broker.messages.values import (
     Outcome,
     Progress,
 )
-from warren.broker.reasons.codes import Why, Words, to_json
+from warren.broker.reasons.codes import (
+    Why,
+    Words,
+)
+from warren.broker.reasons.stored import (
+    to_json,
+)
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.forking import await_order

@@ -24,7 +24,14 @@ import structlog
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Reason, Why, Words, to_json
+from warren.broker.reasons.codes import (
+    Reason,
+    Why,
+    Words,
+)
+from warren.broker.reasons.stored import (
+    to_json,
+)
 from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient

@@ -7,7 +7,8 @@ import msgspec
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import PROGRESS_LIMIT, Finished, NotStarted, Progressed
 from warren.broker.messages.values import LOG_TAIL_BYTES, NODE, Outcome, Progress, cut_message
-from warren.broker.reasons.codes import Words, to_json
+from warren.broker.reasons.codes import Words
+from warren.broker.reasons.stored import to_json
 from warren.executor.messaging.signed_sender import Sender
 
 

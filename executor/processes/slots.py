@@ -23,8 +23,17 @@ import structlog
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Catalogue, Outcome, ProcessUse
-from warren.broker.reasons.codes import Reason, Why, Words, from_json, to_json
+from warren.broker.messages.values import Catalogue, Outcome
+from warren.broker.process_use import ProcessUse
+from warren.broker.reasons.codes import (
+    Reason,
+    Why,
+    Words,
+)
+from warren.broker.reasons.stored import (
+    from_json,
+    to_json,
+)
 from warren.executor.code_version import commit_of
 from warren.executor.container import Host
 from warren.executor.errors import ScriptRefused

@@ -34,7 +34,14 @@ from warren.broker.messages.to_scheduler import (
     WhichEnded,
 )
 from warren.broker.messages.values import ADDRESS_PATTERN, CallEnd, Message
-from warren.broker.reasons.codes import Reason, Why, from_json, to_json
+from warren.broker.reasons.codes import (
+    Reason,
+    Why,
+)
+from warren.broker.reasons.stored import (
+    from_json,
+    to_json,
+)
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Await
 from warren.executor.journal.run_states import Stage

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.to_scheduler import Called
-from warren.broker.reasons.codes import Words, from_json
+from warren.broker.reasons.codes import Words
+from warren.broker.reasons.stored import from_json
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End

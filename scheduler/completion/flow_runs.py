@@ -16,7 +16,13 @@ import msgspec
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why, Words, from_json
+from warren.broker.reasons.codes import (
+    Why,
+    Words,
+)
+from warren.broker.reasons.stored import (
+    from_json,
+)
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, NOBODY, AlarmTargets, Failure
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import End

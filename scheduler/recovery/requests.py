@@ -7,7 +7,8 @@ import structlog
 
 from warren.broker.messages.to_executor import Drain, Kill
 from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Why, to_json
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
 from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext

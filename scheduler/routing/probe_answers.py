@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 
 from warren.broker.messages.to_scheduler import Answer, IdleBeatAnswer
 from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Reason, Why, Words, from_json
+from warren.broker.reasons.codes import (
+    Reason,
+    Why,
+    Words,
+)
+from warren.broker.reasons.stored import (
+    from_json,
+)
 from warren.scheduler.routing.routes import Probe, ProbeAnswer, Router, RouteRequest
 
 #: How long an answer is valid, and how long silence is: longer, so that a frozen executor does not

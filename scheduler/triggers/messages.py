@@ -13,7 +13,8 @@ from warren.broker import topology
 from warren.broker.codec import encode, packed, stretches
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.messages.values import HIGH, LOW, NORMAL, Block, ProcessUse
+from warren.broker.messages.values import HIGH, LOW, NORMAL, Block
+from warren.broker.process_use import ProcessUse
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script

@@ -11,7 +11,8 @@ from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import Catalogue, HandlerFacts, Outcome, ScriptLanguage
-from warren.broker.reasons.codes import Words, to_json
+from warren.broker.reasons.codes import Words
+from warren.broker.reasons.stored import to_json
 from warren.executor.processes.endings import cut_off
 from warren.executor.processes.interface import SlotEvents, SlotPool
 

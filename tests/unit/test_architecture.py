@@ -72,6 +72,7 @@ JOB_MAY_LOAD = [
     "executor.",
     "broker",
     "broker.durations",
+    "broker.process_use",
     "broker.messages",
     "broker.messages.",
     "broker.reasons",

@@ -13,7 +13,7 @@ from warren.broker.messages.values import Outcome
 from warren.executor.fork_server import zygote
 from warren.executor.handlers.handler_registry import HandlersError, load_handlers
 from warren.executor.handlers.hooks import JobCode
-from warren.scheduler.jobs.typed_params import param_problems
+from warren.scheduler.jobs.param_schema import param_problems
 
 
 @pytest.fixture(scope="module")

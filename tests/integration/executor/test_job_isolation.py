@@ -18,7 +18,7 @@ LOADED = {
     "warren": "broker executor",
     "warren.broker": "durations messages reasons",
     "warren.broker.messages": "to_executor values",
-    "warren.broker.reasons": "codes",
+    "warren.broker.reasons": "codes stored",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement forking frames interpreter "
     "job_main linux output process_state script_process termination zygote",

@@ -267,7 +267,7 @@ def test_a_template_that_raises_fails_due_times_and_refuses_triggers(
     with pytest.raises(Problem) as refused:
         commands.runs.trigger(job_id(cluster, "bad"))
 
-    why = "the template of its param fails: it has no value: UnicodeEncodeError: "
+    why = "the template of its param fails: the text holds half a character: \\ud8"
     assert refused.value.code is Code.PARAM_NOT_MADE
     assert {(run.status, (run.message or "")[: len(why)]) for run in cluster.runs()} == {
         (RunStatus.FAILED, why)

@@ -17,7 +17,7 @@ from werkzeug.datastructures import MultiDict
 
 from warren.admin_web.forms.param_form import Look, ParamForm, ParamInput
 from warren.executor.handlers.params import params_of
-from warren.scheduler.jobs.typed_params import param_problems
+from warren.scheduler.jobs.param_schema import param_problems
 
 
 class Size(IntEnum):

@@ -14,7 +14,7 @@ from warren.broker.messages.values import (
     HandlerFacts,
     Outcome,
 )
-from warren.broker.reasons.codes import REASON_LIMIT
+from warren.broker.reasons.stored import REASON_LIMIT
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.zygote import HANDLERS_PER_PACKET
 

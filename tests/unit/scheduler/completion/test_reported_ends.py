@@ -8,7 +8,8 @@ from msgspec import structs
 
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why, to_json
+from warren.broker.reasons.codes import Why
+from warren.broker.reasons.stored import to_json
 from warren.scheduler.completion.end import (
     AHEAD_MS,
     EARLY_MS,

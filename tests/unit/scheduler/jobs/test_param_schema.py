@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from warren.scheduler.jobs.typed_params import MAX_PROBLEMS, param_problems, params_in_words
+from warren.scheduler.jobs.param_schema import MAX_PROBLEMS, param_problems, params_in_words
 
 
 class Mode(Enum):

@@ -1,0 +1,108 @@
+"""Reasons as JSON: what is read is never more, and never something else, than a known reason."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons.stored import DEPTH_LIMIT, REASON_LIMIT, from_json, to_json
+
+TIMED_OUT = Why.TIMED_OUT(seconds="5")
+
+
+def test_reasons_within_reasons_make_one_sentence() -> None:
+    stop = Why.NEEDED_SIGKILL(stop=TIMED_OUT, seconds="2")
+    noted = Why.NOTED(
+        words=stop, notes=(Why.DISK_NEARLY_FULL(), Why.SURVIVED(processes="sudo (pid 7)"))
+    )
+
+    assert str(noted) == (
+        "timed out after 5 s; still running 2 s after SIGTERM, killed with SIGKILL "
+        "(the disk is nearly full; could not be killed: sudo (pid 7))"
+    )
+    assert from_json(to_json(noted)) == noted
+
+
+def test_jobs_own_words_are_no_reason() -> None:
+    assert to_json("300 orders") == ""
+    assert from_json(to_json(Why.NOTED(words="300 orders", notes=()))) is not None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "timed out after 5 s",
+        "{",
+        "[]",
+        "null",
+        "7",
+        "{}",
+        '{"code": 7}',
+        '{"code": []}',
+        '{"code": "OF_ANOTHER_VERSION"}',
+        '{"code": "TIMED_OUT"}',
+        '{"code": "TIMED_OUT", "facts": []}',
+        '{"code": "TIMED_OUT", "facts": null}',
+        '{"code": "TIMED_OUT", "facts": {"minutes": 5}}',
+        '{"code": "TIMED_OUT", "facts": {"seconds": 5, "more": 1}}',
+        '{"code": "TIMED_OUT", "facts": {"seconds": null}}',
+        '{"code": "TIMED_OUT", "facts": {"seconds": true}}',
+        '{"code": "TIMED_OUT", "facts": {"seconds": {"code": "OF_ANOTHER_VERSION"}}}',
+        '{"code": "TIMED_OUT", "facts": {"seconds": [["5"]]}}',
+        '{"code": "TIMED_OUT", "facts": {"seconds": ' + "9" * 40 + "}}",
+        '{"code": "TIMED_OUT", "facts": {"seconds": ' + "9" * 5_000 + "}}",
+        '{"code": "__class__"}',
+        '{"code": "KILLED"}' + " " * REASON_LIMIT,
+        "[" * 4_000,
+    ],
+)
+def test_what_this_version_does_not_know_is_no_reason(text: str | None) -> None:
+    assert from_json(text) is None
+
+
+def nested(depth: int) -> Reason:
+    reason = TIMED_OUT
+    for _ in range(depth):
+        reason = Why.HUNG_AFTER_STOP(stop=reason)
+    return reason
+
+
+def test_reasons_are_within_each_other_to_a_depth_only() -> None:
+    assert from_json(to_json(nested(DEPTH_LIMIT - 1))) == nested(DEPTH_LIMIT - 1)
+    assert from_json(to_json(nested(DEPTH_LIMIT))) is None
+
+
+def test_reason_that_is_too_long_is_left_to_its_text() -> None:
+    assert to_json(Why.TIMED_OUT(seconds="5" * REASON_LIMIT)) == ""
+    assert to_json(Why.NOT_TAKEN(fault="caf\udce9")) == ""
+
+
+def test_facts_are_data_whatever_they_look_like() -> None:
+    reason = Why.NOT_TAKEN(fault='%(fault)s %s {} "}\n\x00<b>')
+
+    assert str(reason) == 'cannot accept it: %(fault)s %s {} "}\n\x00<b>'
+    assert from_json(to_json(reason)) == reason
+
+
+json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner),
+    max_leaves=9,
+)
+
+
+@given(st.sampled_from([code.name for code in Why]) | st.text(max_size=9), json)
+def test_reading_never_fails(code: str, facts: Any) -> None:
+    reason = from_json(msgspec.json.encode({"code": code, "facts": facts}).decode())
+
+    assert reason is None or isinstance(str(reason), str)
+
+
+@given(st.text())
+def test_reading_any_text_never_fails(text: str) -> None:
+    from_json(text)
