@@ -99,7 +99,8 @@ class Answers:
         self._channel = channel
         self._pid = os.getpid()
         self._writing, self._telling = threading.Lock(), threading.Lock()
-        self._told_at = 0.0
+        #: The run that may tell how far it is, 0 = none, and when it last did.
+        self._run_id, self._told_at = 0, 0.0
         self.is_closed = False
 
     def send(self, answer: frames.FromJobProcess) -> None:
@@ -112,15 +113,20 @@ class Answers:
 
     def progress_of(self, run_id: int) -> Callable[[float, float | None, str], None]:
         """Return what reports a run's progress, once a second at most; any thread may call it."""
-        self._told_at = -_PROGRESS_SECONDS
+        self._run_id, self._told_at = run_id, -_PROGRESS_SECONDS
         return partial(self._tell, run_id)
+
+    def end_progress(self) -> None:
+        """Let no thread that a run has left tell how far that is: its result is the last word."""
+        with self._telling:
+            self._run_id = 0
 
     def _tell(self, run_id: int, done: float, total: float | None, text: str) -> None:
         if os.getpid() != self._pid:  # a child of the handler, with locks as they were
             return
         with self._telling:
             now = time.monotonic()
-            if now - self._told_at < _PROGRESS_SECONDS:
+            if run_id != self._run_id or now - self._told_at < _PROGRESS_SECONDS:
                 return
             self._told_at = now
             words = clean(" ".join(text.split()))[:PROGRESS_TEXT_LIMIT]
@@ -211,12 +217,17 @@ class Orders:
                 pause = min(_LONGEST_LOOK, pause * 1.5)
         finally:
             if end is None:
-                self._answers.send(msgspec.structs.replace(call, is_over=True))
+                self._give_up(call)
         if end.is_fine:
             return result_value(end.result)
         words = f"run {end.run_id} of job {call.job} {end.status}"
         words = words if end.run_id else f"the call of job {call.job} was refused"
         raise CallFailed(f"{words}: {end.message}", status=end.status, run_id=end.run_id)
+
+    def _give_up(self, call: frames.Await) -> None:
+        with self._calling:
+            if call.run_id == self._run_id:
+                self._answers.send(msgspec.structs.replace(call, is_over=True))
 
     def _state(self, call: frames.Await) -> CallEnd | None:
         with self._calling:
@@ -425,6 +436,7 @@ class RunLoop:
         if order.shared and self._process_state.has_other_limits():
             self._is_ending = True
         self._orders.end_calls()
+        self._answers.end_progress()
         written = self._output.end()
         if not self._is_ending:
             self._output.release_log()
