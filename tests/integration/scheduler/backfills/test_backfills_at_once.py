@@ -1,5 +1,6 @@
 """Several who would run the same due times at once: each due time runs once."""
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -48,11 +49,18 @@ def request(cluster: Cluster, **fields: Any) -> BackfillRequest:
 
 
 def waits_for_a_lock(session: Session) -> bool:
-    waiting = (
-        "SELECT COUNT(*) FROM information_schema.innodb_trx JOIN information_schema.processlist"
-        " ON id = trx_mysql_thread_id WHERE db = DATABASE() AND trx_state = 'LOCK WAIT'"
+    """Return whether a transaction of this database waits for a row.
+
+    The tables of information_schema would not do: whoever reads them more than ten times a second
+    gets the same answer for ever.
+    """
+    ids = session.execute(
+        text("SELECT id FROM information_schema.processlist WHERE db = DATABASE()")
     )
-    return bool(session.execute(text(waiting)).scalar_one())
+    ours = set(ids.scalars())
+    status = session.execute(text("SHOW ENGINE INNODB STATUS")).one().Status
+    waiting = re.findall(r"^LOCK WAIT .*\n\w+ thread id (\d+)", status, re.MULTILINE)
+    return not ours.isdisjoint(map(int, waiting))
 
 
 def beside_commit(cluster: Cluster, node: OpenNode, other: Callable[[], object]) -> object:
