@@ -26,10 +26,10 @@ from warren.sql.runs import planning
 pytestmark = pytest.mark.both("two planners claim with SKIP LOCKED, and rows are unique")
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
-#: When it was not planned for 3,611 s, its last due time is 6 s ago.
-EVERY_SEVENTH = {
+#: When it was not planned for 14,444 s, its last due time is 24 s ago, and the next is in 4 s.
+EVERY_28 = {
     "schedule_kind": "FIX_RATE",
-    "schedule_value": "7",
+    "schedule_value": "28",
     "enabled": True,
     "late_limit": 5,
 }
@@ -249,8 +249,8 @@ def test_after_a_time_without_schedulers_the_last_tick_runs_and_those_before_it_
 def test_after_a_time_without_schedulers_ticks_over_the_limit_are_skipped_as_one(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
-    cluster.job("each", **EVERY_SEVENTH)
-    _sleep_all_schedulers(cluster, "each", seconds=3_611)
+    cluster.job("each", **EVERY_28)
+    _sleep_all_schedulers(cluster, "each", seconds=14_444)
 
     still.planner.run_round(cluster.now_ms())
 
@@ -259,21 +259,21 @@ def test_after_a_time_without_schedulers_ticks_over_the_limit_are_skipped_as_one
     assert skip.to_at <= cluster.now_ms() - 5_000
     assert "misfired" in skip.reason
     assert {run.kind for run in cluster.runs()} == {"CRON"}
-    assert min(run.scheduled_at for run in cluster.runs()) == skip.to_at + 7_000
+    assert min(run.scheduled_at for run in cluster.runs()) == skip.to_at + 28_000
 
 
 def test_after_a_time_without_schedulers_one_misfire_stands_for_all(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
-    cluster.job("each", misfire="FIRE_ONCE_NOW", **EVERY_SEVENTH)
-    _sleep_all_schedulers(cluster, "each", seconds=3_611)
+    cluster.job("each", misfire="FIRE_ONCE_NOW", **EVERY_28)
+    _sleep_all_schedulers(cluster, "each", seconds=14_444)
     now_ms = cluster.now_ms()
 
     still.planner.run_round(now_ms)
 
     [skip] = cluster.skips()
     [misfire] = cluster.runs(kind="MISFIRE")
-    assert misfire.scheduled_at == skip.to_at + 7_000
+    assert misfire.scheduled_at == skip.to_at + 28_000
     assert misfire.due_at == now_ms
     assert len(cluster.runs(scheduled_at=misfire.scheduled_at)) == 1
 
