@@ -15,7 +15,7 @@ import msgspec
 
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.messages.values import HANDLER_LIMIT, Catalogue, HandlerFacts, Message
+from warren.broker.messages.values import HANDLER_LIMIT, Catalogue, HandlerFacts, Message, wire_type
 
 #: Version of the wire format; messages of other versions are refused.
 VERSION = "2"
@@ -37,7 +37,7 @@ def encode(message: Message) -> bytes:
         Malformed: over BODY_LIMIT bytes, or a text with a lone surrogate.
 
     """
-    name = type(message).__name__
+    name = wire_type(type(message))
     try:
         body = _encoder.encode(message)
     except UnicodeEncodeError as error:

@@ -28,7 +28,7 @@ from typing import Any, Protocol
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT, VERSION, decode, encode
 from warren.broker.errors import Expired, Foreign, Forged, Malformed, Oversized
 from warren.broker.messages.to_scheduler import Canary, Heartbeat
-from warren.broker.messages.values import Message
+from warren.broker.messages.values import Message, wire_type
 from warren.broker.topology import check_app
 from warren.broker.transport import Delivery, Outgoing
 
@@ -184,7 +184,7 @@ class Sealer:
         body = encode(message)
         headers = {
             "v": VERSION,
-            "type": type(message).__name__,
+            "type": wire_type(type(message)),
             "cluster": self._cluster,
             "expiry": str(self._clock() + round(valid_seconds * 1000)),
             "app": app,
@@ -233,8 +233,8 @@ class Sealer:
         self._prove(headers, delivery, direction)
         self._check_cluster(headers)
         message: Message = decode(delivery.body, expect)
-        if type(message).__name__ != headers["type"]:
-            raise Malformed(f"expected type to be {headers['type']}, got: {type(message).__name__}")
+        if (got := wire_type(type(message))) != headers["type"]:
+            raise Malformed(f"expected type to be {headers['type']}, got: {got}")
         _check_sender(message, headers["app"], headers["address"])
         late_ms = self._clock() - int(headers["expiry"])
         if late_ms > 0:
@@ -254,7 +254,7 @@ class Sealer:
         cluster = headers["cluster"]
         if not self._cluster or cluster == self._cluster:
             return
-        if cluster or headers["type"] != Heartbeat.__name__:
+        if cluster or headers["type"] != wire_type(Heartbeat):
             raise Foreign(f"expected cluster to be {self._cluster}, got: {cluster[:200]!r}")
 
     def _macs(

@@ -137,8 +137,8 @@ class RunKey(msgspec.Struct, frozen=True, kw_only=True):
     identity: Natural = 0
 
 
-class Know(Message, frozen=True, kw_only=True):
-    """Asks what the executor knows about these runs. Answered with `KnowAnswer`."""
+class RunStateQuery(Message, frozen=True, kw_only=True, tag="Know"):
+    """Asks what the executor knows about these runs. Answered with `RunStateReply`."""
 
     question_id: str
     reply_to: str
@@ -162,15 +162,15 @@ class ReadLog(Message, frozen=True, kw_only=True):
     find: str = ""
 
 
-class StillOpen(Message, frozen=True, kw_only=True):
-    """Answers `WhichOpen`: of `asked`, only `open_ids` may still be started."""
+class OpenRunsReply(Message, frozen=True, kw_only=True, tag="StillOpen"):
+    """Answers `OpenRunsQuery`: of `asked`, only `open_ids` may still be started."""
 
     asked: tuple[Natural, ...]
     open_ids: tuple[Natural, ...]
 
 
-class CallEnded(Message, frozen=True, kw_only=True):
-    """Answers `WhichEnded`, if the run of that call is over or there is none."""
+class CallEndReply(Message, frozen=True, kw_only=True, tag="CallEnded"):
+    """Answers `CallEndQuery`, if the run of that call is over or there is none."""
 
     run_id: Natural
     number: Natural
@@ -184,8 +184,8 @@ class Drain(Message, frozen=True, kw_only=True):
 
 
 #: The commands of schedulers to a boot.
-Command = Welcome | Refused | Kill | StillOpen | CallEnded | Drain
+Command = Welcome | Refused | Kill | OpenRunsReply | CallEndReply | Drain
 #: The questions of schedulers and consoles to a boot, sent through the exchange of questions.
-Question = Beat | IdleBeat | Know | ReadLog
+Question = Beat | IdleBeat | RunStateQuery | ReadLog
 
 ToExecutor = Trigger | Triggers | Command | Question

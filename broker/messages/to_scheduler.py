@@ -28,7 +28,7 @@ FOUND_LIMIT = 500
 #: The most reports in one message; an executor sends 100. All reports of a round are stored in one
 #: transaction.
 REPORTS_LIMIT = 1_000
-#: The most runs that one `WhichOpen` may name; an executor takes no more while 20,000 wait.
+#: The most runs that one `OpenRunsQuery` may name; an executor takes no more while 20,000 wait.
 OPEN_LIMIT = 50_000
 
 #: The most runs in one `Progressed`: an executor has up to 1,000 slots.
@@ -63,7 +63,7 @@ class IdleBeatAnswer(Message, frozen=True, kw_only=True):
     whys: tuple[str, ...] = ()
 
 
-class Knowledge(StrEnum):
+class KnownState(StrEnum):
     """What an executor knows about a run."""
 
     WAITING = "WAITING"
@@ -73,7 +73,7 @@ class Knowledge(StrEnum):
     UNKNOWN = "UNKNOWN"
 
 
-class KnowAnswer(Message, frozen=True, kw_only=True):
+class RunStateReply(Message, frozen=True, kw_only=True, tag="KnowAnswer"):
     """What the executor knows about each run; it also reports the results of finished ones again.
 
     `remembers_since_ms`: runs triggered before that may have been forgotten, so NEVER_STARTED and
@@ -84,7 +84,7 @@ class KnowAnswer(Message, frozen=True, kw_only=True):
     address: Address
     boot_id: BootId
     remembers_since_ms: Natural
-    runs: dict[Natural, Knowledge]
+    runs: dict[Natural, KnownState]
 
 
 class LogChunk(Message, frozen=True, kw_only=True):
@@ -211,7 +211,7 @@ class Progressed(Message, frozen=True, kw_only=True):
     runs: Annotated[dict[Natural, Progress], msgspec.Meta(max_length=PROGRESS_LIMIT)]
 
 
-class WhichOpen(Message, frozen=True, kw_only=True):
+class OpenRunsQuery(Message, frozen=True, kw_only=True, tag="WhichOpen"):
     """Asks which waiting runs are still open, after a loss of contact."""
 
     app: AppName
@@ -229,7 +229,7 @@ class CallName(msgspec.Struct, frozen=True, kw_only=True):
     job: Annotated[str, msgspec.Meta(min_length=1, max_length=JOB_NAME_LIMIT)]
 
 
-class WhichEnded(Message, frozen=True, kw_only=True):
+class CallEndQuery(Message, frozen=True, kw_only=True, tag="WhichEnded"):
     """Asks how the run of a call has ended, for which its caller waits. It may get lost."""
 
     app: AppName
@@ -339,14 +339,14 @@ class Canary(Message, frozen=True, kw_only=True):
 
 
 #: The answers of a boot to questions.
-Answer = BeatAnswer | IdleBeatAnswer | KnowAnswer | LogChunk
+Answer = BeatAnswer | IdleBeatAnswer | RunStateReply | LogChunk
 
 ToScheduler = (
     Answer
     | Callback
     | Progressed
-    | WhichOpen
-    | WhichEnded
+    | OpenRunsQuery
+    | CallEndQuery
     | Heartbeat
     | Goodbye
     | CatalogueAnswer

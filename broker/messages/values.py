@@ -146,7 +146,12 @@ def run_identity(
 class Message(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
-    """Root of all messages; `type` on the wire is the class's name."""
+    """Root of all messages; `type` on the wire is the tag: the class name unless it was renamed."""
+
+
+def wire_type(kind: type[Message]) -> str:
+    """Return the `type` of these messages on the wire."""
+    return str(kind.__struct_config__.tag)
 
 
 class HandlerFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

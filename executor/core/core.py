@@ -35,7 +35,7 @@ from warren.broker.messages.to_scheduler import (
     Heartbeat,
     Load,
     NotStarted,
-    WhichOpen,
+    OpenRunsQuery,
 )
 from warren.broker.messages.values import CallEnd, CatalogueAnswer, Progress
 from warren.broker.reasons.codes import Why
@@ -617,7 +617,9 @@ class Core:
             return
         self._log.info("open_runs_asked", count=len(run_ids))
         who = self._identity
-        question = WhichOpen(app=who.app, address=who.address, boot_id=who.boot_id, run_ids=run_ids)
+        question = OpenRunsQuery(
+            app=who.app, address=who.address, boot_id=who.boot_id, run_ids=run_ids
+        )
         self._roles.sender.send(question, valid_seconds=QUESTION_SECONDS)
 
     def _pause_or_resume_inbox(self) -> None:

@@ -208,8 +208,8 @@ def _ignore(_run_id: int, _event: object) -> None:
     """Do nothing, for slots that hand nothing ahead or report no progress."""
 
 
-def _know_nothing(_call: Await) -> CallEnd | None:
-    """Know of no end, for slots whose runs call nobody."""
+def _no_end(_call: Await) -> CallEnd | None:
+    """Do nothing, for slots whose runs call nobody."""
     return None
 
 
@@ -236,7 +236,7 @@ class SlotEvents:
     moved: Callable[[int, Event], None] = _ignore
     progressed: Callable[[int, Progress], None] = _ignore
     called: Callable[[Call, Callable[[], None]], None] = _keep
-    awaited: Callable[[Await], CallEnd | None] = _know_nothing
+    awaited: Callable[[Await], CallEnd | None] = _no_end
 
 
 class SlotsFactory(Protocol):

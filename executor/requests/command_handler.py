@@ -15,25 +15,25 @@ import msgspec
 from warren.broker.errors import Malformed
 from warren.broker.messages.to_executor import (
     Beat,
-    CallEnded,
+    CallEndReply,
     IdleBeat,
     Kill,
-    Know,
+    OpenRunsReply,
     ReadLog,
     RunKey,
-    StillOpen,
+    RunStateQuery,
 )
 from warren.broker.messages.to_scheduler import (
     BeatAnswer,
+    CallEndQuery,
     CallName,
     IdleBeatAnswer,
-    KnowAnswer,
-    Knowledge,
+    KnownState,
     LogChunk,
     NotStarted,
-    WhichEnded,
+    RunStateReply,
 )
-from warren.broker.messages.values import ADDRESS_PATTERN, CallEnd, Message
+from warren.broker.messages.values import ADDRESS_PATTERN, CallEnd, Message, wire_type
 from warren.broker.reasons.codes import (
     Reason,
     Why,
@@ -92,7 +92,7 @@ class AwaitedCalls:
             self._ask(call, identity)
         return None
 
-    def note(self, answer: CallEnded) -> None:
+    def note(self, answer: CallEndReply) -> None:
         key = (answer.run_id, answer.number)
         if key in self._known:
             self._keep(key, answer.end)
@@ -106,7 +106,7 @@ class AwaitedCalls:
     def _ask(self, call: Await, identity: int) -> None:
         who = self._sender.identity
         name = CallName(run_id=call.run_id, identity=identity, number=call.number, job=call.job)
-        question = WhichEnded(app=who.app, address=who.address, boot_id=who.boot_id, call=name)
+        question = CallEndQuery(app=who.app, address=who.address, boot_id=who.boot_id, call=name)
         self._sender.send(question, valid_seconds=QUESTION_SECONDS)
 
 
@@ -173,18 +173,18 @@ class QueryResponder:
         )
         self.send(answer, question.reply_to)
 
-    def know(self, question: Know) -> None:
-        """Answer what is known about the runs, and send the results of finished ones again."""
+    def run_states(self, question: RunStateQuery) -> None:
+        """Answer with the runs' states, and send the results of finished ones again."""
         who = self._sender.identity
-        answer = KnowAnswer(
+        answer = RunStateReply(
             question_id=question.question_id,
             address=who.address,
             boot_id=who.boot_id,
             remembers_since_ms=self._run_states.remembers_since_ms,
-            runs={key.run_id: self._knowledge(key) for key in question.runs},
+            runs={key.run_id: self._state(key) for key in question.runs},
         )
         for key in question.runs:
-            if answer.runs[key.run_id] is Knowledge.FINISHED:
+            if answer.runs[key.run_id] is KnownState.FINISHED:
                 self._intake.report_again(key.run_id, key.boot_id)
         self.send(answer, question.reply_to)
 
@@ -205,28 +205,28 @@ class QueryResponder:
             return Why.MEMORY_BUSY(n=f"{memory_percent:.0f}", most=f"{self._memory_limit:.0f}")
         return None
 
-    def _knowledge(self, key: RunKey) -> Knowledge:
+    def _state(self, key: RunKey) -> KnownState:
         stage = self._run_states.stage(key.run_id)
         if self._run_states.has_another(key.run_id, key.identity):
-            return Knowledge.NEVER_STARTED
+            return KnownState.NEVER_STARTED
         if key.boot_id == self._sender.identity.boot_id:
-            return self._knowledge_now(key.run_id, stage)
+            return self._state_here(key.run_id, stage)
         if stage is Stage.FINISHED:
             now_ms = self._clock.now_ms()
             known = self._run_states.report(key.run_id, key.boot_id, now_ms=now_ms)
             never = known is not None and isinstance(known[0], NotStarted)
-            return Knowledge.NEVER_STARTED if never else Knowledge.FINISHED
+            return KnownState.NEVER_STARTED if never else KnownState.FINISHED
         if stage is Stage.UNKNOWN and self._run_states.knows_boot(key.boot_id):
-            return Knowledge.NEVER_STARTED
-        return Knowledge.UNKNOWN
+            return KnownState.NEVER_STARTED
+        return KnownState.UNKNOWN
 
-    def _knowledge_now(self, run_id: int, stage: Stage) -> Knowledge:
+    def _state_here(self, run_id: int, stage: Stage) -> KnownState:
         if stage is Stage.FINISHED:
-            return Knowledge.FINISHED
+            return KnownState.FINISHED
         is_running = self._active_runs.is_running(run_id)
         if is_running is None:
-            return Knowledge.UNKNOWN
-        return Knowledge.RUNNING if is_running else Knowledge.WAITING
+            return KnownState.UNKNOWN
+        return KnownState.RUNNING if is_running else KnownState.WAITING
 
 
 class CommandHandler:
@@ -259,26 +259,26 @@ class CommandHandler:
         try:
             self._handle(message)
         except Exception:  # noqa: BLE001 - the top of a command
-            self._log.exception("command_failed", type=type(message).__name__)
+            self._log.exception("command_failed", type=wire_type(type(message)))
 
     def _handle(self, message: Message) -> None:
         match message:
             case Kill():
                 self._kill(message)
-            case StillOpen():
+            case OpenRunsReply():
                 self._resume(message)
-            case CallEnded():
+            case CallEndReply():
                 self._awaited.note(message)
             case Beat():
                 self._responder.beat(message)
             case IdleBeat():
                 self._responder.idle_beat(message)
-            case Know():
-                self._responder.know(message)
+            case RunStateQuery():
+                self._responder.run_states(message)
             case ReadLog():
                 self._active_runs.refresh_log(message.run_id, partial(self._show_log, message))
             case _:
-                self._log.debug("command_ignored", type=type(message).__name__)
+                self._log.debug("command_ignored", type=wire_type(type(message)))
 
     def _kill(self, kill: Kill) -> None:
         why = from_json(kill.why) or kill.reason
@@ -288,7 +288,7 @@ class CommandHandler:
         elif not self._intake.report_again(kill.run_id, self._identity.boot_id):
             self._early_kills.put(kill.run_id, why)
 
-    def _resume(self, answer: StillOpen) -> None:
+    def _resume(self, answer: OpenRunsReply) -> None:
         answered = self._contact.answer(answer.asked)
         self._active_runs.forget_closed(answered.difference(answer.open_ids))
         self._active_runs.start_ready()

@@ -16,17 +16,17 @@ from msgspec.json import encode
 from sqlalchemy.orm import Session
 
 from warren.broker.errors import BadMessage, Oversized
-from warren.broker.messages.to_executor import CallEnded, StillOpen
+from warren.broker.messages.to_executor import CallEndReply, OpenRunsReply
 from warren.broker.messages.to_scheduler import (
     Callback,
     Called,
+    CallEndQuery,
     Finished,
     NotStarted,
+    OpenRunsQuery,
     Progressed,
     Report,
     Started,
-    WhichEnded,
-    WhichOpen,
 )
 from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
@@ -58,7 +58,7 @@ REPORTS = 5_000
 GATHER_SECONDS = 0.05
 #: The same while runs wait for a limit of which much is free: as often as an executor reports.
 SHORT_GATHER_SECONDS = 0.02
-#: How long an answer to `WhichOpen` is valid.
+#: How long an answer to `OpenRunsQuery` is valid.
 ANSWER_SECONDS = 30.0
 
 log = structlog.get_logger()
@@ -158,9 +158,9 @@ class Callbacks:
             self._consumer.reject([delivery])
             return
         items = []
-        if isinstance(message, WhichOpen):
+        if isinstance(message, OpenRunsQuery):
             self._answer(message)
-        elif isinstance(message, WhichEnded):
+        elif isinstance(message, CallEndQuery):
             self._answer_call(message)
         elif isinstance(message, Progressed):
             self._note(message)
@@ -170,10 +170,10 @@ class Callbacks:
         self._held.append(delivery)
         self._items += items
 
-    def _open(self, delivery: Delivery) -> Callback | Progressed | WhichOpen | WhichEnded:
-        message: Callback | Progressed | WhichOpen | WhichEnded = self._sealer.open(
+    def _open(self, delivery: Delivery) -> Callback | Progressed | OpenRunsQuery | CallEndQuery:
+        message: Callback | Progressed | OpenRunsQuery | CallEndQuery = self._sealer.open(
             delivery,
-            expect=Callback | Progressed | WhichOpen | WhichEnded,
+            expect=Callback | Progressed | OpenRunsQuery | CallEndQuery,
             direction=Direction.FROM_EXECUTOR,
         )
         boot = Boot(message.app, message.address, message.boot_id)
@@ -330,7 +330,7 @@ class Callbacks:
         except DatabaseUnavailable as error:
             log.debug("progress_not_stored", error=str(error))
 
-    def _answer(self, question: WhichOpen) -> None:
+    def _answer(self, question: OpenRunsQuery) -> None:
         """Answer an executor that was out of contact: which of its waiting runs may still start."""
         try:
             rows = self._context.database.read(
@@ -346,12 +346,12 @@ class Callbacks:
         )
         command = AddressedCommand(
             boot=Boot(question.app, question.address, question.boot_id),
-            message=StillOpen(asked=question.run_ids, open_ids=still_open),
+            message=OpenRunsReply(asked=question.run_ids, open_ids=still_open),
             valid_seconds=ANSWER_SECONDS,
         )
         self._commands.send([command])
 
-    def _answer_call(self, question: WhichEnded) -> None:
+    def _answer_call(self, question: CallEndQuery) -> None:
         """Answer a run that waits for what it has called, if that is over."""
         boot = Boot(question.app, question.address, question.boot_id)
         app_id = self._context.app_names.id_of(question.app)
@@ -363,7 +363,7 @@ class Callbacks:
             log.warning("question_not_answered", address=question.address, error=str(error))
             return  # the executor asks again
         if end is not None:
-            answer = CallEnded(run_id=call.run_id, number=call.number, end=end)
+            answer = CallEndReply(run_id=call.run_id, number=call.number, end=end)
             command = AddressedCommand(boot=boot, message=answer, valid_seconds=ANSWER_SECONDS)
             self._commands.send([command])
 

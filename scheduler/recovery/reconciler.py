@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import structlog
 
 from warren.broker import topology
-from warren.broker.messages.to_executor import Know, RunKey
-from warren.broker.messages.to_scheduler import KnowAnswer, Knowledge
+from warren.broker.messages.to_executor import RunKey, RunStateQuery
+from warren.broker.messages.to_scheduler import KnownState, RunStateReply
 from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.rpc import AddressedQuestion, Requester
@@ -141,7 +141,7 @@ class Reconciler:
         answers = self._requester.ask(questions, self._answer_seconds)
         for (app, address, rows), answer in zip(asked, answers, strict=True):
             self._note_asked(rows, asked_at)
-            if isinstance(answer, KnowAnswer):
+            if isinstance(answer, RunStateReply):
                 self._act(app, address, rows, answer)
                 answered.append((app, address))
         return answered
@@ -151,16 +151,18 @@ class Reconciler:
             before = self._asked.get(row.id)
             self._asked[row.id] = _Asked(asked_at, 1 if before is None else before.times + 1)
 
-    def _act(self, app: str, address: str, rows: Sequence[RoutedRun], answer: KnowAnswer) -> None:
+    def _act(
+        self, app: str, address: str, rows: Sequence[RoutedRun], answer: RunStateReply
+    ) -> None:
         acting_at, now_ms = self._context.monotonic(), self._context.now_ms()
         ends: list[End] = []
         unknown: list[RoutedRun] = []
         for row in rows:
-            known = answer.runs.get(row.id, Knowledge.UNKNOWN)
+            known = answer.runs.get(row.id, KnownState.UNKNOWN)
             is_remembered = row.routed_at >= answer.remembers_since_ms
-            if known is Knowledge.NEVER_STARTED and is_remembered:
+            if known is KnownState.NEVER_STARTED and is_remembered:
                 ends.append(_never_started(row, now_ms))
-            elif known in (Knowledge.UNKNOWN, Knowledge.NEVER_STARTED):
+            elif known in (KnownState.UNKNOWN, KnownState.NEVER_STARTED):
                 unknown.append(row)
             # Else it waits, runs, or its result is on its way again.
         again: list[RoutedRun] = []
@@ -216,8 +218,8 @@ def _question(app: str, address: str, holder: str, rows: Sequence[RoutedRun]) ->
         RunKey(run_id=row.id, boot_id=row.boot_id, identity=identity_of(row)) for row in rows
     )
 
-    def build(question_id: str, reply_to: str) -> Know:
-        return Know(question_id=question_id, reply_to=reply_to, runs=keys)
+    def build(question_id: str, reply_to: str) -> RunStateQuery:
+        return RunStateQuery(question_id=question_id, reply_to=reply_to, runs=keys)
 
     return AddressedQuestion(Boot(app, address, holder), build)
 

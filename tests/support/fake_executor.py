@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.cluster import APP, SECRET, Cluster
 from tests.support.eventually import eventually
 from warren.broker.codec import unpacked
-from warren.broker.messages.to_executor import Beat, Know, ToExecutor, Trigger, Triggers
+from warren.broker.messages.to_executor import Beat, RunStateQuery, ToExecutor, Trigger, Triggers
 from warren.broker.messages.to_scheduler import (
     BeatAnswer,
     Callback,
@@ -17,13 +17,13 @@ from warren.broker.messages.to_scheduler import (
     Finished,
     Goodbye,
     Heartbeat,
-    KnowAnswer,
-    Knowledge,
+    KnownState,
     Load,
     NotStarted,
+    OpenRunsQuery,
     Report,
+    RunStateReply,
     Started,
-    WhichOpen,
 )
 from warren.broker.messages.values import Message, Outcome
 from warren.broker.signing import AppKeys, Direction, Sealer
@@ -68,12 +68,12 @@ class FakeExecutor:
         self.last_run_id: int | None = 0
         self.is_draining = False
         self.answers = True
-        self.knowledge: dict[int, Knowledge] = {}
+        self.knowledge: dict[int, KnownState] = {}
         self.is_forgetful = False
-        self.else_known = Knowledge.UNKNOWN
+        self.else_known = KnownState.UNKNOWN
         self.remembers_since_ms = 0
         self.heard: list[Message] = []
-        self._seen: dict[int, Knowledge] = {}
+        self._seen: dict[int, KnownState] = {}
         self._cluster = cluster
         self._transport = transport or cluster.make_transport()
         self.publisher = self._transport.publisher(f"desk {address}")
@@ -119,7 +119,7 @@ class FakeExecutor:
         )
         for report in reports:
             self._seen[report.run_id] = (
-                Knowledge.RUNNING if isinstance(report, Started | Called) else Knowledge.FINISHED
+                KnownState.RUNNING if isinstance(report, Started | Called) else KnownState.FINISHED
             )
         for _ in range(times):
             self.say(callback)
@@ -142,7 +142,7 @@ class FakeExecutor:
 
     def which_open(self, *run_ids: int) -> None:
         who = {"app": self.app, "address": self.address, "boot_id": self.boot_id}
-        self.say(WhichOpen(run_ids=run_ids, **who))
+        self.say(OpenRunsQuery(run_ids=run_ids, **who))
 
     def say(self, message: Message, key: str = CALLBACK_KEY) -> None:
         sealed = self.sealer.seal(
@@ -189,7 +189,7 @@ class FakeExecutor:
         for delivery in deliveries:
             for trigger, _size in unpacked(self.read(delivery), 0):
                 assert isinstance(trigger, Trigger), trigger
-                self._seen.setdefault(trigger.run_id, Knowledge.WAITING)
+                self._seen.setdefault(trigger.run_id, KnownState.WAITING)
                 yield trigger
 
     def read(self, delivery: Delivery) -> Any:
@@ -241,8 +241,8 @@ class FakeExecutor:
         who = {"address": self.address, "boot_id": self.boot_id}
         if isinstance(message, Beat):
             answer: Message = BeatAnswer(question_id=message.question_id, **who)
-        elif isinstance(message, Know):
-            answer = KnowAnswer(
+        elif isinstance(message, RunStateQuery):
+            answer = RunStateReply(
                 question_id=message.question_id,
                 remembers_since_ms=self.remembers_since_ms,
                 runs={key.run_id: self._known(key.run_id) for key in message.runs},
@@ -252,6 +252,6 @@ class FakeExecutor:
             return
         self.say(answer, message.reply_to)
 
-    def _known(self, run_id: int) -> Knowledge:
+    def _known(self, run_id: int) -> KnownState:
         seen = {} if self.is_forgetful else self._seen
         return self.knowledge.get(run_id, seen.get(run_id, self.else_known))

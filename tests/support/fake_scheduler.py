@@ -10,16 +10,16 @@ from typing import Any, TypeVar
 from tests.support.eventually import eventually
 from warren.broker.codec import encode, packed
 from warren.broker.errors import Expired
-from warren.broker.messages.to_executor import Refused, StillOpen, Trigger, Welcome
+from warren.broker.messages.to_executor import OpenRunsReply, Refused, Trigger, Welcome
 from warren.broker.messages.to_scheduler import (
     Callback,
     Finished,
     Heartbeat,
     NotStarted,
+    OpenRunsQuery,
     Report,
     Started,
     ToScheduler,
-    WhichOpen,
 )
 from warren.broker.messages.values import Block, Message
 from warren.broker.signing import ClusterKeys, Direction, Sealer
@@ -206,10 +206,10 @@ class FakeScheduler:
             self.reports.extend(message.reports)
         elif isinstance(message, Heartbeat):
             self._greet(message)
-        elif isinstance(message, WhichOpen) and self.answers_which_open:
+        elif isinstance(message, OpenRunsQuery) and self.answers_which_open:
             asked = message.run_ids
             still = tuple(i for i in asked if self.open_ids is None or i in self.open_ids)
-            self._say(StillOpen(asked=asked, open_ids=still))
+            self._say(OpenRunsReply(asked=asked, open_ids=still))
 
     def _say(self, message: Message) -> bool:
         """Send a message that may be lost; return whether the broker has confirmed it."""

@@ -7,12 +7,20 @@ import structlog
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import NODE, now_ms
-from warren.broker.messages.to_executor import Beat, IdleBeat, Kill, Know, ReadLog, RunKey, Welcome
+from warren.broker.messages.to_executor import (
+    Beat,
+    IdleBeat,
+    Kill,
+    ReadLog,
+    RunKey,
+    RunStateQuery,
+    Welcome,
+)
 from warren.broker.messages.to_scheduler import (
     Finished,
     Heartbeat,
     IdleBeatAnswer,
-    Knowledge,
+    KnownState,
     NotStarted,
 )
 from warren.broker.messages.values import Outcome
@@ -165,9 +173,9 @@ def test_loaded_host_is_busy(
 # -- know -------------------------------------------------------------------------------------
 
 
-def know(case: AgentCase, *run_ids: int) -> dict[int, Knowledge]:
+def know(case: AgentCase, *run_ids: int) -> dict[int, KnownState]:
     keys = tuple(RunKey(run_id=run_id, boot_id=case.desk.boot_id) for run_id in run_ids)
-    runs: dict[int, Knowledge] = case.desk.ask(Know, runs=keys).runs
+    runs: dict[int, KnownState] = case.desk.ask(RunStateQuery, runs=keys).runs
     return runs
 
 
@@ -178,10 +186,10 @@ def test_what_is_known_of_this_boots_runs(case: AgentCase) -> None:
     case.desk.expect(3, Finished)
 
     assert know(case, 1, 2, 3, 4) == {
-        1: Knowledge.RUNNING,
-        2: Knowledge.WAITING,
-        3: Knowledge.FINISHED,
-        4: Knowledge.UNKNOWN,
+        1: KnownState.RUNNING,
+        2: KnownState.WAITING,
+        3: KnownState.FINISHED,
+        4: KnownState.UNKNOWN,
     }
 
 
@@ -190,7 +198,7 @@ def test_result_of_a_finished_run_is_called_back_again(case: AgentCase) -> None:
     first = case.desk.expect(1, Finished)
 
     def reported_twice() -> bool:
-        assert know(case, 1) == {1: Knowledge.FINISHED}
+        assert know(case, 1) == {1: KnownState.FINISHED}
         return len(case.desk.reports_on(1, Finished)) >= 2
 
     eventually(reported_twice)
@@ -204,20 +212,20 @@ def test_run_that_was_given_back_counts_as_finished_and_is_given_back_again(
     case.desk.expect(1, NotStarted)
 
     def reported_twice() -> bool:
-        assert know(case, 1) == {1: Knowledge.FINISHED}
+        assert know(case, 1) == {1: KnownState.FINISHED}
         return len(case.desk.reports_on(1, NotStarted)) >= 2
 
     eventually(reported_twice)
 
 
 def test_memory_begins_with_the_first_boot(case: AgentCase) -> None:
-    before: int = case.desk.ask(Know, runs=()).remembers_since_ms
+    before: int = case.desk.ask(RunStateQuery, runs=()).remembers_since_ms
     case.executors[0].stop(hurry=True)
     assert case.executors[0].join(30)
 
     case.boot()
 
-    assert case.desk.ask(Know, runs=()).remembers_since_ms == before
+    assert case.desk.ask(RunStateQuery, runs=()).remembers_since_ms == before
 
 
 # -- logs and odd questions -------------------------------------------------------------------

@@ -7,8 +7,14 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from warren.broker.messages.to_executor import IdleBeat, Kill, StillOpen
-from warren.broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, WhichOpen
+from warren.broker.messages.to_executor import IdleBeat, Kill, OpenRunsReply
+from warren.broker.messages.to_scheduler import (
+    Ailment,
+    Finished,
+    Heartbeat,
+    NotStarted,
+    OpenRunsQuery,
+)
 from warren.executor.journal.records import Confirmed, Ended
 from warren.executor.lanes.readiness import CONTACT_SECONDS
 
@@ -68,7 +74,7 @@ def test_regained_contact_starts_what_is_still_open_and_drops_the_rest(case: Age
     case.broker.unblock()
 
     case.desk.expect(3, Finished)
-    (question, *_) = case.desk.of(WhichOpen)
+    (question, *_) = case.desk.of(OpenRunsQuery)
     assert question.run_ids == (2, 3)
     assert case.starts_of(2) == 0
     assert case.desk.reports_on(2, NotStarted) == []
@@ -102,11 +108,11 @@ def test_question_is_repeated_until_it_is_answered(case: AgentCase) -> None:
     lose_contact(case)
     case.slots.finish(1)
     case.broker.unblock()
-    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(OpenRunsQuery))
     assert case.starts_of(2) == 0
 
-    eventually(lambda: len(case.desk.of(WhichOpen)) >= 2)
-    case.desk.command(StillOpen(asked=(2,), open_ids=(2,)))
+    eventually(lambda: len(case.desk.of(OpenRunsQuery)) >= 2)
+    case.desk.command(OpenRunsReply(asked=(2,), open_ids=(2,)))
 
     case.desk.expect(2, Finished)
 
@@ -117,9 +123,9 @@ def test_heartbeat_tells_that_contact_is_not_yet_sure_again(case: AgentCase) -> 
     lose_contact(case)
     case.broker.unblock()
 
-    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(OpenRunsQuery))
     eventually(lambda: case.desk.of(Heartbeat)[-1].ailments == (Ailment.CONTACT,))
-    case.desk.command(StillOpen(asked=(2,), open_ids=(2,)))
+    case.desk.command(OpenRunsReply(asked=(2,), open_ids=(2,)))
 
     eventually(lambda: case.desk.of(Heartbeat)[-1].ailments == ())
 
@@ -132,7 +138,7 @@ def test_process_that_was_frozen_asks_before_it_starts_anything(case: AgentCase)
     case.slots.finish(1)
 
     case.desk.expect(1, Finished)
-    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(OpenRunsQuery))
     case.settle()
     assert case.starts_of(2) == 0
 
@@ -155,7 +161,7 @@ def test_executor_without_contact_says_that_it_is_busy(case: AgentCase) -> None:
     case.desk.answers_which_open = False
     lose_contact(case)
     case.broker.unblock()
-    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(OpenRunsQuery))
 
     answer = case.desk.ask(IdleBeat, job_ids=())
     assert (answer.busy_executor, answer.may_start) == ("it is out of contact", False)
@@ -196,7 +202,7 @@ def test_kill_of_the_last_run_in_question_ends_the_questions(case: AgentCase) ->
     lose_contact(case)
     case.slots.finish(1)
     case.broker.unblock()
-    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(OpenRunsQuery))
 
     case.desk.command(Kill(run_id=2, reason="killed by ann"))
     case.desk.expect(2, Finished)
@@ -214,11 +220,11 @@ def test_trigger_that_comes_while_contact_is_being_regained_waits_for_the_answer
     lose_contact(case)
     case.slots.finish(1)
     case.broker.unblock()
-    eventually(lambda: case.desk.of(WhichOpen))
+    eventually(lambda: case.desk.of(OpenRunsQuery))
 
     case.desk.send_trigger(3)
     case.settle()
     assert case.starts_of(3) == 0
-    case.desk.command(StillOpen(asked=(2, 3), open_ids=(2, 3)))
+    case.desk.command(OpenRunsReply(asked=(2, 3), open_ids=(2, 3)))
 
     case.desk.expect(3, Finished)

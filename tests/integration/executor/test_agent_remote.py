@@ -12,13 +12,13 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.scripted_slots import ScriptedSlots
-from warren.broker.messages.to_executor import Know, RunKey, Trigger
+from warren.broker.messages.to_executor import RunKey, RunStateQuery, Trigger
 from warren.broker.messages.to_scheduler import (
     Ailment,
     Finished,
     Goodbye,
     Heartbeat,
-    Knowledge,
+    KnownState,
     NotStarted,
 )
 from warren.broker.messages.values import Outcome
@@ -99,7 +99,7 @@ def test_killed_executor_goes_on_with_its_runs_as_the_same_boot(
 
     case.boot(state_dir=left, boot_id=boot_id)
     key = RunKey(run_id=1, boot_id=boot_id)
-    known = case.desk.ask(Know, runs=(key,)).runs[1]
+    known = case.desk.ask(RunStateQuery, runs=(key,)).runs[1]
     [age_seconds] = case.slots.ages
     case.desk.send_trigger(1, job_id=5, param="hold", resent=True)
     case.desk.send_trigger(2, job_id=5, param="ok")
@@ -108,7 +108,7 @@ def test_killed_executor_goes_on_with_its_runs_as_the_same_boot(
     starts = case.starts_of(1), case.starts_of(2)
     case.slots.finish(1, message="as if nothing had happened")
 
-    assert known is Knowledge.RUNNING
+    assert known is KnownState.RUNNING
     assert 0 <= age_seconds < 400  # the schedulers' clock is behind by more
     assert [trigger.run_id for trigger in case.slots.resumed] == [1]
     assert starts == (0, 0)

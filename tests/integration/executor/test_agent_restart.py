@@ -9,8 +9,8 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
-from warren.broker.messages.to_executor import Know, RunKey
-from warren.broker.messages.to_scheduler import Finished, Knowledge, NotStarted
+from warren.broker.messages.to_executor import RunKey, RunStateQuery
+from warren.broker.messages.to_scheduler import Finished, KnownState, NotStarted
 from warren.broker.messages.values import Outcome
 from warren.executor.errors import StateFolderInUse
 from warren.executor.journal import records
@@ -247,7 +247,7 @@ def test_damaged_journal_is_read_as_far_as_it_goes_and_admits_what_it_may_have_l
 
     case.desk.expect(1, NotStarted)
     case.desk.expect(2, NotStarted)
-    answer = case.desk.ask(Know, runs=())
+    answer = case.desk.ask(RunStateQuery, runs=())
     assert answer.remembers_since_ms >= before - 2_000
     # Its lines may be the damaged ones: a copy of it proves nothing.
     case.desk.send_trigger(3, boot_id=OLD, resent=True, routed_at_ms=before - 10_000)
@@ -259,36 +259,36 @@ def test_damaged_journal_is_read_as_far_as_it_goes_and_admits_what_it_may_have_l
 @pytest.mark.parametrize(
     ("lines", "expected"),
     [
-        ((), Knowledge.NEVER_STARTED),
-        ((records.Accepted(run_id=1),), Knowledge.NEVER_STARTED),
-        (accepted_and_starting(1), Knowledge.FINISHED),
-        ((*accepted_and_starting(1), records.Ended(report=finished(1))), Knowledge.FINISHED),
+        ((), KnownState.NEVER_STARTED),
+        ((records.Accepted(run_id=1),), KnownState.NEVER_STARTED),
+        (accepted_and_starting(1), KnownState.FINISHED),
+        ((*accepted_and_starting(1), records.Ended(report=finished(1))), KnownState.FINISHED),
         (
             (
                 *accepted_and_starting(1),
                 records.Ended(report=finished(1)),
                 records.Confirmed(run_ids=(1,), at_ms=now_ms()),
             ),
-            Knowledge.FINISHED,
+            KnownState.FINISHED,
         ),
     ],
 )
 def test_new_boot_knows_what_became_of_the_old_ones_runs(
-    case: AgentCase, lines: tuple[records.AnyRecord, ...], expected: Knowledge
+    case: AgentCase, lines: tuple[records.AnyRecord, ...], expected: KnownState
 ) -> None:
     leave_journal(case, *lines)
     case.boot()
 
-    answer = case.desk.ask(Know, runs=(RunKey(run_id=1, boot_id=OLD),))
+    answer = case.desk.ask(RunStateQuery, runs=(RunKey(run_id=1, boot_id=OLD),))
 
     assert answer.runs == {1: expected}
-    if expected is Knowledge.FINISHED:
+    if expected is KnownState.FINISHED:
         assert case.desk.expect(1, Finished).boot_id == OLD
 
 
 def test_nothing_is_known_of_a_boot_that_the_journal_does_not_know(case: AgentCase) -> None:
     case.boot()
 
-    answer = case.desk.ask(Know, runs=(RunKey(run_id=1, boot_id="boot-elsewhere"),))
+    answer = case.desk.ask(RunStateQuery, runs=(RunKey(run_id=1, boot_id="boot-elsewhere"),))
 
-    assert answer.runs == {1: Knowledge.UNKNOWN}
+    assert answer.runs == {1: KnownState.UNKNOWN}

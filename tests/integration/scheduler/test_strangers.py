@@ -16,13 +16,13 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_executor import StillOpen, Welcome
+from warren.broker.messages.to_executor import OpenRunsReply, Welcome
 from warren.broker.messages.to_scheduler import (
     Ailment,
     Callback,
     Goodbye,
     Heartbeat,
-    Knowledge,
+    KnownState,
     Load,
 )
 from warren.broker.messages.values import Catalogue, CatalogueAnswer
@@ -265,7 +265,7 @@ def test_what_an_executor_reports_of_another_apps_runs_counts_for_nothing(
     eventually(lambda: node.counters["callbacks_rejected"])
     thief.which_open(run_id)
 
-    assert thief.expect(StillOpen).open_ids == ()
+    assert thief.expect(OpenRunsReply).open_ids == ()
     assert cluster.run(run_id).status == RunStatus.SENT
     victim.report(victim.finished(run_id, message="by the right one"))
     assert cluster.wait_final(run_id).message == "by the right one"
@@ -276,7 +276,7 @@ def test_the_death_of_an_executor_ends_no_run_of_another_app(cluster: Cluster) -
     cluster.scheduler()
     cluster.add_app(OTHER)
     sleeper = FakeExecutor(cluster, "one", boot_id="same", app=OTHER).join()
-    sleeper.else_known = Knowledge.WAITING
+    sleeper.else_known = KnownState.WAITING
     cluster.job("pay", app=OTHER)
     cluster.job("own")
     theirs = cluster.trigger("pay")

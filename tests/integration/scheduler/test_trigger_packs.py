@@ -10,7 +10,7 @@ from tests.support.faults import TRIGGERS
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import trigger_at_once
 from warren.broker.codec import MAX_PACK_TRIGGERS
-from warren.broker.messages.to_scheduler import Knowledge
+from warren.broker.messages.to_scheduler import KnownState
 from warren.broker.topology import run_queue
 from warren.scheduler.node import SchedulerNode
 from warren.sql.run_status import RunStatus
@@ -78,7 +78,7 @@ def test_a_scheduler_that_dies_between_a_message_and_its_confirm_starts_none_of_
 def test_a_message_that_comes_back_brings_back_all_of_its_runs(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     node.connections.admin.delete_queue(run_queue(APP, desk.address).name)
 
     ids = fifty(cluster)
@@ -97,7 +97,7 @@ def test_fifty_that_a_dead_executor_never_took_go_to_another(
     ids = fifty(cluster)
     eventually(lambda: all_are(cluster, ids, RunStatus.SENT))
     other = FakeExecutor(cluster, "two", triggers_per_message=COUNT).join()
-    other.else_known = Knowledge.WAITING
+    other.else_known = KnownState.WAITING
 
     desk.die()
     copies = other.take(COUNT)

@@ -14,7 +14,7 @@ from warren.broker.messages.to_scheduler import (
     LogChunk,
     Message,
     NotStarted,
-    WhichOpen,
+    OpenRunsQuery,
 )
 
 WHO = {"app": "reports", "address": "one", "boot_id": "b"}
@@ -26,8 +26,8 @@ def reports(count: int) -> Callback:
     return Callback(reports=tuple(never), **WHO)
 
 
-def question(count: int) -> WhichOpen:
-    return WhichOpen(run_ids=tuple(range(count)), **WHO)
+def question(count: int) -> OpenRunsQuery:
+    return OpenRunsQuery(run_ids=tuple(range(count)), **WHO)
 
 
 def found(count: int) -> LogChunk:

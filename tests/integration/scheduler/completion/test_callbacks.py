@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import mac
 from warren.broker.codec import VERSION
-from warren.broker.messages.to_executor import StillOpen
+from warren.broker.messages.to_executor import OpenRunsReply, RunStateQuery
 from warren.broker.messages.values import Outcome
 from warren.broker.signing import ClusterKeys
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
@@ -412,7 +412,7 @@ def test_an_executor_that_was_out_of_contact_learns_which_runs_are_still_open(
 
     desk.which_open(ended, still_open, 987_654)
 
-    answer = desk.expect(StillOpen)
+    answer = desk.expect(OpenRunsReply)
     assert answer.asked == (ended, still_open, 987_654)
     assert answer.open_ids == (still_open,)
 
@@ -456,7 +456,7 @@ def test_a_run_that_is_at_work_is_asked_about_and_left_alone(cluster: Cluster) -
     run_id = begun(cluster, desk)
     desk.report(desk.started(run_id))
 
-    eventually(lambda: [m for m in desk.heard if type(m).__name__ == "Know"][1:])
+    eventually(lambda: desk.of(RunStateQuery)[1:])
 
     assert cluster.run(run_id).status == RunStatus.RUNNING
 

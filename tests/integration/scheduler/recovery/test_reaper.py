@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import triggers_in
 from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Knowledge
+from warren.broker.messages.to_scheduler import KnownState
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.node_context import CALLBACK_PREFETCH
@@ -52,7 +52,7 @@ def test_unread_triggers_of_a_dead_executor_go_to_another(
 ) -> None:
     ids = triggered(cluster, 5)
     other = FakeExecutor(cluster, "two").join()
-    other.else_known = Knowledge.WAITING
+    other.else_known = KnownState.WAITING
 
     desk.die()
     copies = other.take(5)

@@ -9,8 +9,8 @@ from sqlalchemy.orm import Session
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
-from warren.broker.messages.to_executor import Know
-from warren.broker.messages.to_scheduler import Knowledge
+from warren.broker.messages.to_executor import RunStateQuery
+from warren.broker.messages.to_scheduler import KnownState
 from warren.broker.topology import run_queue
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.recovery.reconciler import LOOK
@@ -63,12 +63,12 @@ def test_a_trigger_that_its_living_executor_does_not_know_is_sent_again(
 def test_a_run_of_before_the_clock_was_set_back_is_asked_about_too(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     run_id = taken(cluster, desk)
     routed_again(cluster, run_id, routed_at=cluster.now_ms() + 3_600_000)
     desk.heard.clear()
 
-    eventually(lambda: desk.of(Know))
+    eventually(lambda: desk.of(RunStateQuery))
 
 
 @on_memory
@@ -78,20 +78,20 @@ def test_it_is_not_sent_again_while_something_waits_in_the_queue(
     cluster.job("work")
     cluster.trigger("work")
 
-    eventually(lambda: len(desk.of(Know)) >= 3)
+    eventually(lambda: len(desk.of(RunStateQuery)) >= 3)
 
     assert node.connections.admin.count_messages(run_queue(APP, "one").name) == 1
 
 
 @on_memory
-@pytest.mark.parametrize("known", [Knowledge.WAITING, Knowledge.RUNNING, Knowledge.FINISHED])
+@pytest.mark.parametrize("known", [KnownState.WAITING, KnownState.RUNNING, KnownState.FINISHED])
 def test_what_waits_runs_or_has_finished_is_left_to_its_report(
-    cluster: Cluster, desk: FakeExecutor, known: Knowledge
+    cluster: Cluster, desk: FakeExecutor, known: KnownState
 ) -> None:
     desk.else_known = known
     run_id = taken(cluster, desk)
 
-    eventually(lambda: len(desk.of(Know)) >= 2)
+    eventually(lambda: len(desk.of(RunStateQuery)) >= 2)
 
     assert cluster.run(run_id).status == RunStatus.SENT
     assert desk.take(1, 0.2) == []
@@ -121,10 +121,10 @@ def test_unknown_proves_nothing_beyond_what_the_executor_remembers(
 def test_a_sent_run_of_a_deleted_job_that_nobody_knows_ends(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     run_id = taken(cluster, desk)
     cluster.commands().delete("work")
-    desk.else_known = Knowledge.UNKNOWN
+    desk.else_known = KnownState.UNKNOWN
 
     assert cluster.wait_final(run_id).status == RunStatus.LOST
 
@@ -132,17 +132,17 @@ def test_a_sent_run_of_a_deleted_job_that_nobody_knows_ends(
 @pytest.mark.parametrize(
     ("status", "known", "expected"),
     [
-        ("SENT", Knowledge.NEVER_STARTED, "UNDELIVERED"),
-        ("ROUTED", Knowledge.NEVER_STARTED, "UNDELIVERED"),
-        ("RUNNING", Knowledge.NEVER_STARTED, "LOST"),
-        ("SENT", Knowledge.UNKNOWN, "LOST"),
-        ("ROUTED", Knowledge.UNKNOWN, "LOST"),
-        ("RUNNING", Knowledge.UNKNOWN, "LOST"),
+        ("SENT", KnownState.NEVER_STARTED, "UNDELIVERED"),
+        ("ROUTED", KnownState.NEVER_STARTED, "UNDELIVERED"),
+        ("RUNNING", KnownState.NEVER_STARTED, "LOST"),
+        ("SENT", KnownState.UNKNOWN, "LOST"),
+        ("ROUTED", KnownState.UNKNOWN, "LOST"),
+        ("RUNNING", KnownState.UNKNOWN, "LOST"),
     ],
 )
 @on_memory
 def test_a_successors_journal_settles_what_the_boot_before_it_left(
-    cluster: Cluster, desk: FakeExecutor, status: str, known: Knowledge, expected: str
+    cluster: Cluster, desk: FakeExecutor, status: str, known: KnownState, expected: str
 ) -> None:
     run_id = taken(cluster, desk)
     desk.die()
@@ -162,9 +162,9 @@ def test_a_result_in_the_successors_journal_is_waited_for(
     run_id = taken(cluster, desk)
     desk.die()
     successor = FakeExecutor(cluster)
-    successor.knowledge[run_id] = Knowledge.FINISHED
+    successor.knowledge[run_id] = KnownState.FINISHED
     successor.join()
-    successor.expect(Know)
+    successor.expect(RunStateQuery)
 
     successor.report(desk.finished(run_id))
 
@@ -175,7 +175,7 @@ def test_a_result_in_the_successors_journal_is_waited_for(
 def test_a_successor_whose_queue_never_empties_is_believed_in_the_end(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     run_id = taken(cluster, desk)
     cluster.job("unread")
     unread = cluster.trigger("unread")
@@ -195,7 +195,7 @@ def test_an_executor_that_does_not_answer_is_asked_again(
     desk.answers = False
     run_id = taken(cluster, desk)
 
-    eventually(lambda: len(desk.of(Know)) >= 2)
+    eventually(lambda: len(desk.of(RunStateQuery)) >= 2)
 
     assert cluster.run(run_id).status == RunStatus.SENT
 
@@ -204,7 +204,7 @@ def test_an_executor_that_does_not_answer_is_asked_again(
 def test_each_of_thousands_that_wait_in_one_executor_is_asked_about(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     run_id = taken(cluster, desk)
 
     def multiply(session: Session) -> set[int]:
@@ -220,10 +220,10 @@ def test_each_of_thousands_that_wait_in_one_executor_is_asked_about(
     waiting = cluster.database.write(multiply)
 
     def asked() -> set[int]:
-        return {key.run_id for question in desk.of(Know) for key in question.runs}
+        return {key.run_id for question in desk.of(RunStateQuery) for key in question.runs}
 
     eventually(lambda: waiting <= asked())
-    assert max(len(question.runs) for question in desk.of(Know)) == 500
+    assert max(len(question.runs) for question in desk.of(RunStateQuery)) == 500
 
 
 @on_memory
@@ -235,7 +235,7 @@ def test_a_run_that_ends_while_its_executor_is_asked_keeps_its_end(
     cluster.timeouts = replace(cluster.timeouts, answer=30.0)
     cluster.scheduler()
     desk = FakeExecutor(cluster).join()
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     run_id = taken(cluster, desk)
     if status is RunStatus.RUNNING:
         desk.report(desk.started(run_id))
@@ -243,10 +243,10 @@ def test_a_run_that_ends_while_its_executor_is_asked_keeps_its_end(
     answer = desk.respond
 
     def end_then_answer(message: object) -> None:
-        if isinstance(message, Know) and cluster.run(run_id).status == status:
+        if isinstance(message, RunStateQuery) and cluster.run(run_id).status == status:
             desk.report(desk.finished(run_id))
             cluster.wait_final(run_id)
-            desk.knowledge[run_id] = Knowledge.UNKNOWN
+            desk.knowledge[run_id] = KnownState.UNKNOWN
         answer(message)  # type: ignore[arg-type]
 
     # A run that was SENT is sent again, one that was RUNNING is to end.

@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
-from warren.broker.messages.to_scheduler import Knowledge
+from warren.broker.messages.to_scheduler import KnownState
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS, BATCH, LONGEST_SECONDS
 from warren.sql.models import Run
@@ -78,7 +78,7 @@ def test_a_run_of_a_silent_scheduler_is_taken_over_by_one_of_the_others(cluster:
     cluster.be_quick()
     owner = cluster.scheduler()
     desk = FakeExecutor(cluster).join()
-    desk.else_known = Knowledge.WAITING
+    desk.else_known = KnownState.WAITING
     cluster.job("work")
     cluster.cables[id(owner)].loses_messages.add(TRIGGERS)
     run_id = cluster.trigger("work")

@@ -16,9 +16,9 @@ from warren.broker.messages.to_executor import (
     Command,
     Drain,
     Kill,
+    OpenRunsReply,
     Question,
     Refused,
-    StillOpen,
     Trigger,
     Welcome,
 )
@@ -279,7 +279,7 @@ class TestQuestions:
             Drain(boot_id="boot-1"),
             Welcome(boot_id="boot-1", now_ms=1),
             Refused(boot_id="boot-1", reason="by a stolen console"),
-            StillOpen(asked=(1,), open_ids=()),
+            OpenRunsReply(asked=(1,), open_ids=()),
         ]
         question = Beat(question_id="q", reply_to="answer.n1")
 
