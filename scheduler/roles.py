@@ -7,7 +7,7 @@ know which processes are alive; missed runs, rescuer, reaper, reconciler and kil
 wrong; load recorder and reporter keep statistics; cleaner deletes expired runs; the watcher opens
 incidents when jobs do not meet their expectations.
 
-completion ─> rows ─> rate limiter ─> rows ─> mailer | webhooks        absence, ailments ─> rows
+completion ─> rows ─> rate limiter ─> rows ─> mailer | webhooks        absence, health ─> rows
 completion ─> rows ─> run webhooks
 """
 
@@ -25,7 +25,12 @@ from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTarge
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook
 from warren.scheduler.alarms.events import AlarmPolicy
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
-from warren.scheduler.alarms.watches import AbsenceWatch, AilmentWatch, CalendarWatch, EpochWatch
+from warren.scheduler.alarms.watches import (
+    AbsenceWatch,
+    CalendarWatch,
+    EpochWatch,
+    HealthIssueWatch,
+)
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.command_sender import CommandSender
@@ -200,11 +205,13 @@ class AlarmRoles:
             absence_seconds=policy.absence_seconds,
             defaults=policy.defaults,
         )
-        ailments = AilmentWatch(database=database, roster=roster, defaults=policy.defaults)
+        health_issues = HealthIssueWatch(database=database, roster=roster, defaults=policy.defaults)
         self.loops = RoleLoops(now_ms, work)
         self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
         self.loops.add("absence watch", watch.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
-        self.loops.add("ailment watch", ailments.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
+        self.loops.add(
+            "health watch", health_issues.run_round, longest_seconds=ALARM_LONGEST_SECONDS
+        )
         calendars = CalendarWatch(database=database, defaults=policy.defaults)
         self.loops.add("calendar watch", calendars.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
         new_epochs = EpochWatch(database=database, roster=roster, defaults=policy.defaults)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from flask import Flask
 from flask_babel import LazyString, gettext, lazy_gettext
 
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.broker.reasons.codes import Fact, Reason, Words
 from warren.broker.reasons.stored import from_json
 from warren.scheduler.commands.bulk.reruns import Outcome
@@ -153,7 +153,7 @@ PROCESS = {
     ProcessState.ABSENT: State(lazy_gettext("never connected"), "quiet", "ring"),
 }
 #: Problems that executors report about themselves.
-AILMENT = {ailment.lower(): ailment.why() for ailment in Ailment}
+HEALTH_ISSUE = {issue.lower(): issue.why() for issue in HealthIssue}
 #: The state of a disabled user.
 DISABLED = State(lazy_gettext("disabled"), "warn", "minus")
 ROLE = {

@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
-from warren.admin_web.language.labels import AILMENT
+from warren.admin_web.language.labels import HEALTH_ISSUE
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.scheduler.actor import Right
@@ -70,7 +70,7 @@ class MetricsCollector(Collector):
         nodes = read(lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER))
         schedulers = [node_view(row, now_ms) for row in nodes]
         yield _by_state("warren_executors", "Executors by state.", executors)
-        yield _by_ailment(executors)
+        yield _by_health_issue(executors)
         yield _by_state("warren_schedulers", "Schedulers by state.", schedulers)
         jobs, enabled = read(lambda session: dashboard.job_counts(session, None))
         yield _gauge("warren_jobs", "Jobs.", jobs)
@@ -121,7 +121,7 @@ def _by_state(
     return family
 
 
-def _by_ailment(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
+def _by_health_issue(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(
         "warren_executors_ailing",
         "Online executors that report a problem of their own.",
@@ -130,7 +130,7 @@ def _by_ailment(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
     counts = Counter(
         name for executor in executors if executor.is_online for name in executor.ailments
     )
-    for known in AILMENT:
+    for known in HEALTH_ISSUE:
         family.add_metric([known], counts.get(known, 0))
     return family
 

@@ -251,7 +251,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     waiting: Count = 0
 
 
-class Ailment(StrEnum):
+class HealthIssue(StrEnum):
     """A problem that keeps an executor from working, or soon will."""
 
     #: Its journal cannot be written: it starts nothing.
@@ -268,30 +268,30 @@ class Ailment(StrEnum):
     @classmethod
     def named(cls, name: str) -> Self | None:
         """Return the problem with this name, in any case; None if this version does not know it."""
-        return next((ailment for ailment in cls if ailment.value == name.upper()), None)
+        return next((issue for issue in cls if issue.value == name.upper()), None)
 
     @property
     def why(self) -> Why:
         """The reason that describes it."""
-        return _AILMENTS[self]
+        return _REASONS[self]
 
     @property
     def starts_nothing(self) -> bool:
         """Whether an executor with this problem starts no runs."""
-        return self not in {Ailment.DISK, Ailment.SPARES}
+        return self not in {HealthIssue.DISK, HealthIssue.SPARES}
 
 
-_AILMENTS = {
-    Ailment.JOURNAL: Why.JOURNAL_FAILING,
-    Ailment.DISK: Why.DISK_NEARLY_FULL,
-    Ailment.CONTACT: Why.OUT_OF_CONTACT,
-    Ailment.REPORTS: Why.TOO_MANY_REPORTS,
-    Ailment.SPARES: Why.SPARES_FAILING,
+_REASONS = {
+    HealthIssue.JOURNAL: Why.JOURNAL_FAILING,
+    HealthIssue.DISK: Why.DISK_NEARLY_FULL,
+    HealthIssue.CONTACT: Why.OUT_OF_CONTACT,
+    HealthIssue.REPORTS: Why.TOO_MANY_REPORTS,
+    HealthIssue.SPARES: Why.SPARES_FAILING,
 }
 
 
 class Heartbeat(Message, frozen=True, kw_only=True):
-    """An executor is alive; sent every 5 s, and at once after a change of `draining` or `ailments`.
+    """An executor is alive; sent every 5 s, and at once after a change of draining or health.
 
     - `returns_seconds`: how long it may be silent and then continue its runs, as those of a gateway
       do; 0 = the usual time.
@@ -311,16 +311,16 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     load: Load
     catalogue: Fingerprint = ""
     draining: bool = False
-    ailments: tuple[Ailment, ...] = ()
+    health_issues: tuple[HealthIssue, ...] = msgspec.field(default=(), name="ailments")
     returns_seconds: Natural = 0
     triggers_per_message: Natural = 1
     sent_at_ms: Natural = 0
     last_run_id: Natural | None = None
 
     @property
-    def each_ailment(self) -> tuple[Ailment, ...]:
-        """The ailments, each once, in the order of `Ailment`."""
-        return tuple(ailment for ailment in Ailment if ailment in self.ailments)
+    def each_health_issue(self) -> tuple[HealthIssue, ...]:
+        """The health issues, each once, in the order of `HealthIssue`."""
+        return tuple(issue for issue in HealthIssue if issue in self.health_issues)
 
 
 class Goodbye(Message, frozen=True, kw_only=True):

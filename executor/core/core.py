@@ -5,7 +5,7 @@ slots ──finished──> active runs ──^                                 
 outbox ──confirmed──> run states <───────────────────────────────────────────────────────┘
 
 `Startup` waits for the welcome and reports what earlier boots left; `Watch` sees to heartbeats, and
-to changes that no event reports: lost contact, ailments and absence.
+to changes that no event reports: lost contact, health issues and absence.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from warren.broker.messages.to_executor import (
     Welcome,
 )
 from warren.broker.messages.to_scheduler import (
-    Ailment,
     Finished,
     Goodbye,
+    HealthIssue,
     Heartbeat,
     Load,
     NotStarted,
@@ -327,7 +327,7 @@ class Startup:
 class Watch:
     """Compares each condition with its last state. Used from the core's thread.
 
-    `ailments` may be read from any thread.
+    `health_issues` may be read from any thread.
     """
 
     def __init__(
@@ -338,23 +338,23 @@ class Watch:
         self._log = log
         self._was_held = True
         self._was_away = False
-        self.ailments: tuple[Ailment, ...] = ()
+        self.health_issues: tuple[HealthIssue, ...] = ()
 
     def check(self) -> None:
         self._check_contact()
-        self.check_ailments()
+        self.check_health()
         self._check_absence()
 
-    def check_ailments(self) -> None:
+    def check_health(self) -> None:
         """Check whether something keeps the executor from working, or soon will."""
-        ailments = self._roles.readiness.ailments()
-        if ailments == self.ailments:
+        issues = self._roles.readiness.health_issues()
+        if issues == self.health_issues:
             return
-        self.ailments = ailments
+        self.health_issues = issues
         self._roles.heartbeats.beat_now()
-        if ailments:
+        if issues:
             self._log.warning(
-                "executor_impaired", ailments=[str(ailment).lower() for ailment in ailments]
+                "executor_impaired", ailments=[str(issue).lower() for issue in issues]
             )
         else:
             self._log.info("executor_recovered")
@@ -410,7 +410,7 @@ class HeartbeatComposer:
             load=self._load(),
             catalogue=catalogue.fingerprint if catalogue else "",
             draining=self._roles.readiness.refusal is not None,
-            ailments=self._watch.ailments,
+            health_issues=self._watch.health_issues,
             returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
             triggers_per_message=MAX_PACK_TRIGGERS,
             sent_at_ms=self._clock.steady_ms(),
@@ -510,7 +510,7 @@ class Core:
 
     def journal_changed(self, is_failing: bool) -> None:
         """Handle a journal that cannot be written, or can again."""
-        self._watch.check_ailments()
+        self._watch.check_health()
         self._pause_or_resume_inbox()
         if not is_failing:
             self._active_runs.start_ready()

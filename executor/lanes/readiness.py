@@ -12,7 +12,7 @@ later but were routed before: a frozen executor finds such triggers in its socke
 from collections.abc import Collection
 from enum import Enum, auto
 
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.broker.reasons.codes import Reason, Why
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import GroupCommit
@@ -155,16 +155,16 @@ class Readiness:
             return Why.OUT_OF_CONTACT()
         return None
 
-    def ailments(self) -> tuple[Ailment, ...]:
+    def health_issues(self) -> tuple[HealthIssue, ...]:
         """Return the problems that heartbeats report."""
-        ailments = {
-            Ailment.JOURNAL: self._is_journal_failing,
-            Ailment.DISK: self._disks.is_short(),
-            Ailment.CONTACT: not self._contact.is_held(self._clock.monotonic()),
-            Ailment.REPORTS: self._outbox.is_full,
-            Ailment.SPARES: self._slots.lacks_spares,
+        found = {
+            HealthIssue.JOURNAL: self._is_journal_failing,
+            HealthIssue.DISK: self._disks.is_short(),
+            HealthIssue.CONTACT: not self._contact.is_held(self._clock.monotonic()),
+            HealthIssue.REPORTS: self._outbox.is_full,
+            HealthIssue.SPARES: self._slots.lacks_spares,
         }
-        return tuple(ailment for ailment, is_so in ailments.items() if is_so)
+        return tuple(issue for issue, is_so in found.items() if is_so)
 
     @property
     def _is_journal_failing(self) -> bool:

@@ -170,11 +170,11 @@ class Return(_News, frozen=True, kw_only=True):
     since: int
 
 
-class Ailing(_News, frozen=True, kw_only=True):
-    """An executor has reported trouble for `seconds`."""
+class Unhealthy(_News, frozen=True, kw_only=True, tag="ailing"):
+    """An executor has reported health issues for `seconds`."""
 
     address: str
-    ailments: tuple[str, ...]
+    health_issues: tuple[str, ...] = msgspec.field(name="ailments")
     seconds: int
 
 
@@ -246,7 +246,7 @@ News = (
     | IncidentNews
     | Absence
     | Return
-    | Ailing
+    | Unhealthy
     | CalendarEnding
     | NewEpoch
     | Summary

@@ -9,12 +9,12 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.alarms.events import (
     Absence,
-    Ailing,
     AlarmTargets,
     CalendarEnding,
     NewEpoch,
     News,
     Return,
+    Unhealthy,
 )
 from warren.scheduler.alarms.targets import alarms_to, app_targets
 from warren.scheduler.membership.roster import Roster
@@ -120,13 +120,13 @@ class AbsenceWatch:
         alarms.add(session, alarms_to(targets, news, subject_key, now_ms=now_ms, app_id=app.id))
 
 
-#: How long trouble must last before it raises an alarm, so that brief trouble raises none.
-AILING_SECONDS = 10.0
-#: App, boot, trouble.
+#: How long a health issue must last before it raises an alarm.
+UNHEALTHY_SECONDS = 10.0
+#: App, boot, health issues.
 _Case = tuple[str, str, tuple[str, ...]]
 
 
-class AilmentWatch:
+class HealthIssueWatch:
     """Watches the executors of apps with enabled jobs.
 
     Args:
@@ -168,7 +168,7 @@ class AilmentWatch:
         lasting = [
             alarm
             for app, address, case in cases
-            if now - self._since[case] >= AILING_SECONDS
+            if now - self._since[case] >= UNHEALTHY_SECONDS
             for alarm in self._alarms(app, address, case, now_ms)
         ]
         # All schedulers use the same subject, so only the first alarm is stored.
@@ -180,17 +180,17 @@ class AilmentWatch:
 
     def _cases(self, app: str) -> Iterator[tuple[str, _Case]]:
         boots = self._roster.routable(app)
-        for address, ailments in self._roster.ailing(app).items():
+        for address, issues in self._roster.unhealthy(app).items():
             if address in boots:
-                names = tuple(str(ailment).lower() for ailment in ailments)
+                names = tuple(str(issue).lower() for issue in issues)
                 yield address, (app, boots[address], names)
 
     def _alarms(self, app: WaitingApp, address: str, case: _Case, now_ms: int) -> list[NewAlarm]:
-        _, boot_id, ailments = case
+        _, boot_id, issues = case
         seconds = round(self._clock() - self._since[case])
-        news = Ailing(app=app.name, address=address, ailments=ailments, seconds=seconds)
-        # While trouble lasts, it raises an alarm in each hour of the clock.
-        subject_key = f"ails:{app.id}:{boot_id}:{','.join(ailments)}:{now_ms // HOUR_MS}"
+        news = Unhealthy(app=app.name, address=address, health_issues=issues, seconds=seconds)
+        # While it lasts, an executor raises one alarm per clock hour.
+        subject_key = f"ails:{app.id}:{boot_id}:{','.join(issues)}:{now_ms // HOUR_MS}"
         targets = app_targets(app, self._defaults)
         return alarms_to(targets, news, subject_key, now_ms=now_ms, app_id=app.id)
 

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.broker.reasons.codes import Words
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch.workload import Place
@@ -29,7 +29,7 @@ class ClaimFacts:
 
     `live` are all boots by address. Runs go to `addresses`, unless a user named others for a run:
     all that are online, or those of the app's own list, which is `listed`, of which `away` are
-    offline. `abilities` say which of them have what a run needs. Those in `ailing`, with their
+    offline. `abilities` say which of them have what a run needs. Those in `unhealthy`, with their
     problems, are skipped while another is healthy. `in_flight` is how many runs each has.
     `route` is that of jobs that name none. `decisions` are those of added routes that the previous
     claim asked for.
@@ -45,7 +45,7 @@ class ClaimFacts:
     abilities: Abilities = field(default_factory=lambda: Abilities(None, {}))
     in_flight: Mapping[str, int] = field(default_factory=dict)
     route: str = DEFAULT_ROUTE
-    ailing: Mapping[str, tuple[Ailment, ...]] = field(default_factory=dict)
+    unhealthy: Mapping[str, tuple[HealthIssue, ...]] = field(default_factory=dict)
     decisions: Mapping[int, Decision] = field(default_factory=dict)
     memories: Mapping[int, Memory] = field(default_factory=dict)
     scripts: Mapping[int, Script | None] = field(default_factory=dict)
@@ -61,7 +61,9 @@ class ClaimFacts:
         """Return the addresses that are live and healthy; all of them if none is."""
         listed = tuple(addresses)
         healthy = tuple(
-            executor for executor in listed if executor in self.live and executor not in self.ailing
+            executor
+            for executor in listed
+            if executor in self.live and executor not in self.unhealthy
         )
         return healthy or listed
 

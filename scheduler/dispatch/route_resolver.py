@@ -74,7 +74,7 @@ class Destinations:
             in_flight=self._workload.in_flight(app_id, live),
             abilities=self._roster.abilities(app),
             route=route or DEFAULT_ROUTE,
-            ailing=self._roster.ailing(app),
+            unhealthy=self._roster.unhealthy(app),
         )
 
 

@@ -120,9 +120,9 @@ class RunRouting:
         self._without_id: dict[int, Shard] = {}
         self._online = ", ".join(facts.live)
         self._away = (Why.LISTED_AND_AWAY(addresses=", ".join(facts.away)),) if facts.away else ()
-        self._ailing = tuple(
-            Why.AILING(address=address, ailments=", ".join(ailments).lower())
-            for address, ailments in sorted(facts.ailing.items())
+        self._unhealthy = tuple(
+            Why.AILING(address=address, ailments=", ".join(issues).lower())
+            for address, issues in sorted(facts.unhealthy.items())
         )
         self._explanations: dict[tuple[object, ...], Explanation] = {}
         self._among = Candidates(facts.app, facts.live, self._usage.runs, self._usage.jobs)
@@ -336,7 +336,7 @@ class RunRouting:
                 left=row.retries_left,
                 node=self._node,
                 addresses=self._online,
-                how=(*self._away, *named, *self._ailing, choice.words),
+                how=(*self._away, *named, *self._unhealthy, choice.words),
             )
         )
 

@@ -42,7 +42,7 @@ class AppSettings:
 def registration(beat: Heartbeat, now_ms: int, account: str | None = None) -> presence.Beat:
     """Return the registry's record of a heartbeat, which this account of the broker sent."""
     others = {
-        "ailments": beat.each_ailment,
+        "ailments": beat.each_health_issue,
         "returns_seconds": beat.returns_seconds,
     }
     load = msgspec.to_builtins(beat.load) | others

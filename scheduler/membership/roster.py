@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from warren.broker.messages.to_scheduler import Ailment, Heartbeat
+from warren.broker.messages.to_scheduler import HealthIssue, Heartbeat
 from warren.broker.messages.values import Boot
 from warren.scheduler.membership.catalogues import Abilities, Catalogues, Need
 from warren.scheduler.timeouts import Timeouts
@@ -54,7 +54,7 @@ class _Use:
 
 def _bounded(heartbeat: Heartbeat) -> Heartbeat:
     """Return a heartbeat as a roster keeps it, with every part bounded."""
-    return msgspec.structs.replace(heartbeat, ailments=heartbeat.each_ailment)
+    return msgspec.structs.replace(heartbeat, health_issues=heartbeat.each_health_issue)
 
 
 #: The longest silence that an executor may ask to be allowed.
@@ -182,16 +182,16 @@ class Roster:
                 and self._standing_of(member) is Standing.ALIVE
             )
 
-    def ailing(self, app: str) -> dict[str, tuple[Ailment, ...]]:
+    def unhealthy(self, app: str) -> dict[str, tuple[HealthIssue, ...]]:
         """Return health problems by address, of the app's executors that take triggers."""
         with self._lock:
             return {
-                member.address: member.heartbeat.ailments
+                member.address: member.heartbeat.health_issues
                 for member in self._members.values()
                 if member.app == app
                 and self._takes_triggers(member)
                 and member.heartbeat is not None
-                and member.heartbeat.ailments
+                and member.heartbeat.health_issues
             }
 
     def triggers_per_message(self, app: str, address: str, boot_id: str) -> int:

@@ -10,7 +10,7 @@ from random import Random
 
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.broker.reasons.codes import Reason, Why, Words
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need
@@ -94,7 +94,7 @@ class Blockers:
             reasons.append(_of_lack(app, need))
         elif all(map(_stopping, live)):
             reasons += [
-                Why.AILING(address=executor.address, ailments=_ailments(executor))
+                Why.AILING(address=executor.address, ailments=_health_issues(executor))
                 for executor in live[:10]
             ]
         elif all(executor.slots and executor.running >= executor.slots for executor in live):
@@ -133,8 +133,8 @@ class Blockers:
             two for two in self._routable(executor_view.app) if two.address != executor_view.address
         ]
         if executor_view.ailments and any(not two.ailments for two in others):
-            return [Why.PASSED_OVER(ailments=_ailments(executor_view))]
-        return [ailment.why() for ailment in _stopping(executor_view)]
+            return [Why.PASSED_OVER(ailments=_health_issues(executor_view))]
+        return [issue.why() for issue in _stopping(executor_view)]
 
     def _of_routes(self, executor_view: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
         """Return a reason if it is certain that the routes of all started jobs choose others."""
@@ -235,14 +235,15 @@ def _state(executor_view: ExecutorView, format_time: Callable[[int], str | None]
     return Why.TAKES_NO_MORE() if executor_view.state is ProcessState.DRAINING else None
 
 
-def _stopping(executor_view: ExecutorView) -> list[Ailment]:
-    known = map(Ailment.named, executor_view.ailments)
-    return [ailment for ailment in known if ailment and ailment.starts_nothing]
+def _stopping(executor_view: ExecutorView) -> list[HealthIssue]:
+    known = map(HealthIssue.named, executor_view.ailments)
+    return [issue for issue in known if issue and issue.starts_nothing]
 
 
-def _ailments(executor_view: ExecutorView) -> tuple[Words, ...]:
+def _health_issues(executor_view: ExecutorView) -> tuple[Words, ...]:
     return tuple(
-        known.why() if (known := Ailment.named(name)) else name for name in executor_view.ailments
+        known.why() if (known := HealthIssue.named(name)) else name
+        for name in executor_view.ailments
     )
 
 

@@ -17,7 +17,7 @@ from warren.sql.instants import iso
 from warren.sql.models import Registration
 from warren.sql.registry import catalogues
 from warren.sql.registry.pauses import ShownPause
-from warren.sql.registry.presence import ProcessState, ailments, state
+from warren.sql.registry.presence import ProcessState, health_issues, state
 
 
 def pause_facts(pause: ShownPause | None) -> dict[str, str | None]:
@@ -141,7 +141,7 @@ def executor_view(
         boot_at=row.boot_at,
         beat_at=row.beat_at,
         draining=bool(row.draining),
-        ailments=tuple(ailments(load)),
+        ailments=tuple(health_issues(load)),
         slots=_number(load, "slots"),
         running=_number(load, "running"),
         waiting=_number(load, "waiting"),

@@ -395,7 +395,7 @@ def state(row: Registration, now_ms: int) -> ProcessState:
     return ProcessState.DRAINING if is_draining else ProcessState.ALIVE
 
 
-def ailments(load: Mapping[str, Any]) -> list[str]:
+def health_issues(load: Mapping[str, Any]) -> list[str]:
     """Return the problems in an executor's last reported load, in lower case."""
     names = load.get("ailments", [])
     return [str(name).lower() for name in names] if isinstance(names, list) else []

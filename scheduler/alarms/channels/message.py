@@ -17,11 +17,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from warren.broker.log_text import shown_end
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.scheduler.alarms.events import (
     TAIL_LENGTH,
     Absence,
-    Ailing,
     CalendarEnding,
     Failure,
     IncidentNews,
@@ -34,6 +33,7 @@ from warren.scheduler.alarms.events import (
     Summary,
     TickNews,
     Trial,
+    Unhealthy,
 )
 from warren.sql.instants import moment
 
@@ -42,11 +42,11 @@ _SUBJECT_LENGTH = 180
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 _BREAK = re.compile(r"\s+")
 _ADVICE = {
-    Ailment.JOURNAL: "it starts nothing until there is space on the disk of WARREN_STATE_DIR",
-    Ailment.DISK: "the logs of runs stop until more than WARREN_LOG_RESERVE is free",
-    Ailment.CONTACT: "it starts nothing until the broker confirms its heartbeats",
-    Ailment.REPORTS: "it starts nothing until the broker takes them",
-    Ailment.SPARES: "runs start without them; the warning spares_failed in its log says why",
+    HealthIssue.JOURNAL: "it starts nothing until there is space on the disk of WARREN_STATE_DIR",
+    HealthIssue.DISK: "the logs of runs stop until more than WARREN_LOG_RESERVE is free",
+    HealthIssue.CONTACT: "it starts nothing until the broker confirms its heartbeats",
+    HealthIssue.REPORTS: "it starts nothing until the broker takes them",
+    HealthIssue.SPARES: "runs start without them; the warning spares_failed in its log says why",
 }
 
 
@@ -228,19 +228,19 @@ def _return(news: Return, context: MessageContext) -> tuple[str, str]:
 
 
 @_words.register
-def _ailing(news: Ailing, _context: MessageContext) -> tuple[str, str]:
+def _unhealthy(news: Unhealthy, _context: MessageContext) -> tuple[str, str]:
     lines = [
         f"Executor {news.address} of app {news.app} has reported trouble for {news.seconds} s:",
-        *(f"- {_trouble(ailment)}" for ailment in news.ailments),
+        *(f"- {_trouble(issue)}" for issue in news.health_issues),
         "Routes skip it while another executor of the app is healthy.",
     ]
-    troubles = ", ".join(news.ailments)
+    troubles = ", ".join(news.health_issues)
     return f"{news.app}: executor {news.address} reports trouble: {troubles}", "\n".join(lines)
 
 
 def _trouble(name: str) -> str:
-    ailment = Ailment.named(name)
-    return f"{ailment.why()}: {_ADVICE[ailment]}" if ailment else name
+    issue = HealthIssue.named(name)
+    return f"{issue.why()}: {_ADVICE[issue]}" if issue else name
 
 
 @_words.register

@@ -9,8 +9,8 @@ from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from warren.broker.messages.to_executor import IdleBeat, Kill, OpenRunsReply
 from warren.broker.messages.to_scheduler import (
-    Ailment,
     Finished,
+    HealthIssue,
     Heartbeat,
     NotStarted,
     OpenRunsQuery,
@@ -124,10 +124,10 @@ def test_heartbeat_tells_that_contact_is_not_yet_sure_again(case: AgentCase) -> 
     case.broker.unblock()
 
     eventually(lambda: case.desk.of(OpenRunsQuery))
-    eventually(lambda: case.desk.of(Heartbeat)[-1].ailments == (Ailment.CONTACT,))
+    eventually(lambda: case.desk.of(Heartbeat)[-1].health_issues == (HealthIssue.CONTACT,))
     case.desk.command(OpenRunsReply(asked=(2,), open_ids=(2,)))
 
-    eventually(lambda: case.desk.of(Heartbeat)[-1].ailments == ())
+    eventually(lambda: case.desk.of(Heartbeat)[-1].health_issues == ())
 
 
 def test_process_that_was_frozen_asks_before_it_starts_anything(case: AgentCase) -> None:

@@ -15,7 +15,13 @@ from tests.support.eventually import eventually
 from tests.support.small_disk import fill as fill_up
 from tests.support.small_disk import small_disk
 from warren.broker.messages.to_executor import IdleBeat, Kill
-from warren.broker.messages.to_scheduler import Ailment, Finished, Heartbeat, NotStarted, Started
+from warren.broker.messages.to_scheduler import (
+    Finished,
+    HealthIssue,
+    Heartbeat,
+    NotStarted,
+    Started,
+)
 from warren.broker.messages.values import Outcome
 from warren.executor.core.core import Watch
 from warren.executor.journal.group_commit import CommitPace
@@ -167,9 +173,9 @@ def test_check_that_fails_once_does_not_end_the_checks(
     case.desk.expect(1, Started)
 
 
-def last_ailments(case: AgentCase) -> tuple[Ailment, ...]:
-    """Return what ails the executor by its last heartbeat; the first may still be on its way."""
-    return eventually(lambda: case.desk.of(Heartbeat))[-1].ailments
+def last_health_issues(case: AgentCase) -> tuple[HealthIssue, ...]:
+    """Return the health issues of the last heartbeat; the first may still be on its way."""
+    return eventually(lambda: case.desk.of(Heartbeat))[-1].health_issues
 
 
 def test_heartbeat_tells_at_once_that_the_journal_cannot_be_written_and_that_it_can(
@@ -177,12 +183,12 @@ def test_heartbeat_tells_at_once_that_the_journal_cannot_be_written_and_that_it_
 ) -> None:
     case.limits = replace(case.limits, beat_seconds=600.0)
     case.boot()
-    before = last_ailments(case)
+    before = last_health_issues(case)
 
     fill(case, disk)
-    eventually(lambda: last_ailments(case) == (Ailment.JOURNAL,))
+    eventually(lambda: last_health_issues(case) == (HealthIssue.JOURNAL,))
     disk.is_full = False
-    eventually(lambda: last_ailments(case) == ())
+    eventually(lambda: last_health_issues(case) == ())
 
     assert before == ()
 
@@ -193,11 +199,11 @@ def test_heartbeat_tells_that_the_reserve_of_the_disk_is_taken(tmp_path: Path) -
         case.boot()
 
         others = fill_up(small)
-        eventually(lambda: last_ailments(case) == (Ailment.DISK,))
+        eventually(lambda: last_health_issues(case) == (HealthIssue.DISK,))
         case.desk.send_trigger(1)
         finished = case.desk.expect(1, Finished)
         others.unlink()
-        eventually(lambda: last_ailments(case) == ())
+        eventually(lambda: last_health_issues(case) == ())
 
         assert finished.outcome is Outcome.SUCCEEDED
         case.close()
@@ -262,10 +268,10 @@ def test_executor_that_cannot_begin_its_journal_says_so(case: AgentCase, disk: D
     disk.is_full = True
 
     case.boot(welcomed=False)
-    eventually(lambda: last_ailments(case) == (Ailment.JOURNAL,))
+    eventually(lambda: last_health_issues(case) == (HealthIssue.JOURNAL,))
     busy = case.desk.ask(IdleBeat, job_ids=()).busy_executor
     disk.is_full = False
-    eventually(lambda: last_ailments(case) == ())
+    eventually(lambda: last_health_issues(case) == ())
 
     assert busy == "its journal cannot be written"
 

@@ -14,9 +14,9 @@ from tests.support.eventually import eventually
 from tests.support.scripted_slots import ScriptedSlots
 from warren.broker.messages.to_executor import RunKey, RunStateQuery, Trigger
 from warren.broker.messages.to_scheduler import (
-    Ailment,
     Finished,
     Goodbye,
+    HealthIssue,
     Heartbeat,
     KnownState,
     NotStarted,
@@ -138,7 +138,7 @@ def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
     with monkeypatch.context() as full_disk:
         full_disk.setattr(os, "fdatasync", fail_for_want_of_space)
         case.desk.send_trigger(1, param="hold")
-        eventually(lambda: Ailment.JOURNAL in case.desk.of(Heartbeat)[-1].ailments)
+        eventually(lambda: HealthIssue.JOURNAL in case.desk.of(Heartbeat)[-1].health_issues)
         executor.stop(hurry=True)
         # Once for what waits, and once for what has been started.
         eventually(lambda: case.slots.recalls == 2)

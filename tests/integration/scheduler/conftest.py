@@ -9,7 +9,7 @@ import structlog
 
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
-from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
+from warren.broker.messages.to_scheduler import HealthIssue, Heartbeat, Load
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.timeouts import Timeouts
 
@@ -53,11 +53,13 @@ def seat(still: SchedulerNode, cluster: Cluster) -> Seat:
 
 
 def seat_at(cluster: Cluster, still: SchedulerNode) -> Seat:
-    def seat(address: str = "one", *, app: str = APP, ailments: tuple[Ailment, ...] = ()) -> str:
+    def seat(
+        address: str = "one", *, app: str = APP, health_issues: tuple[HealthIssue, ...] = ()
+    ) -> str:
         boot_id = f"boot-{address}"
         cluster.add_app(app)
         who = {"app": app, "address": address, "boot_id": boot_id}
-        heartbeat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
+        heartbeat = Heartbeat(started_at_ms=1, load=Load(), health_issues=health_issues, **who)
         still.roster.hear(heartbeat)
         still.registrar.greet(heartbeat, "")
         still.registrar.run_round(still.clock.now_ms())

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.support.mailbox import Mailbox
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
-from warren.broker.messages.to_scheduler import Ailment, Heartbeat, Load
+from warren.broker.messages.to_scheduler import HealthIssue, Heartbeat, Load
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
@@ -21,7 +21,7 @@ from warren.scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send,
 from warren.scheduler.alarms.channels.webhook import Webhook
 from warren.scheduler.alarms.events import NOBODY, AlarmTargets
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
-from warren.scheduler.alarms.watches import AbsenceWatch, AilmentWatch
+from warren.scheduler.alarms.watches import AbsenceWatch, HealthIssueWatch
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.membership.roster import Roster
@@ -812,11 +812,11 @@ class TestAbsence:
         assert watching.told()[-1] == "boss@example.com: [warren] reports: 6 more alarms"
 
 
-class TestAilments:
+class TestHealthIssues:
     def test_what_lasts_at_an_executor_is_told_in_words(self, watching: "Watching") -> None:
         watching.desk.job()
 
-        watching.ail(Ailment.JOURNAL, Ailment.DISK, seconds=20)
+        watching.report(HealthIssue.JOURNAL, HealthIssue.DISK, seconds=20)
 
         [line] = watching.told()
         assert line == (
@@ -827,8 +827,8 @@ class TestAilments:
         watching.desk.job()
 
         for _ in range(5):
-            watching.ail(Ailment.CONTACT, seconds=6)
-            watching.ail(seconds=6)
+            watching.report(HealthIssue.CONTACT, seconds=6)
+            watching.report(seconds=6)
 
         assert watching.told() == []
 
@@ -839,17 +839,17 @@ class TestAilments:
         other = Watching(watching.desk)
 
         for _ in range(5):
-            watching.ail(Ailment.DISK, seconds=60)
-            other.ail(Ailment.DISK, seconds=60)
+            watching.report(HealthIssue.DISK, seconds=60)
+            other.report(HealthIssue.DISK, seconds=60)
 
         assert len(watching.told()) == 1
 
     def test_while_it_lasts_it_is_told_again_in_the_next_hour(self, watching: "Watching") -> None:
         watching.desk.job()
 
-        watching.ail(Ailment.DISK, seconds=20)
+        watching.report(HealthIssue.DISK, seconds=20)
         watching.seconds += 3_600
-        watching.ail(Ailment.DISK, seconds=20)
+        watching.report(HealthIssue.DISK, seconds=20)
 
         assert len(watching.told()) == 2
 
@@ -857,7 +857,7 @@ class TestAilments:
         watching = Watching(Desk(Rows(any_schema_url)))
         watching.desk.job()
 
-        watching.ail(*[Ailment.DISK, Ailment.JOURNAL] * 12, seconds=20)
+        watching.report(*[HealthIssue.DISK, HealthIssue.JOURNAL] * 12, seconds=20)
 
         [line] = watching.told()
         assert line.endswith("reports trouble: journal, disk")
@@ -865,14 +865,14 @@ class TestAilments:
     def test_an_executor_that_nobody_waits_for_is_not_told(self, watching: "Watching") -> None:
         watching.desk.job(is_enabled=0)
 
-        watching.ail(Ailment.DISK, seconds=60)
+        watching.report(HealthIssue.DISK, seconds=60)
 
         assert watching.told() == []
 
     def test_it_hides_no_absence_and_no_return(self, watching: "Watching") -> None:
         watching.desk.job()
         watching.look(after=61.0)
-        watching.ail(Ailment.DISK, seconds=20)
+        watching.report(HealthIssue.DISK, seconds=20)
 
         watching.look(after=61.0)
 
@@ -889,8 +889,12 @@ class TestAilments:
     ) -> None:
         watching.desk.job()
         watching.desk.limiter = AlarmRateLimiter(database=watching.desk.database, per_hour=2)
-        for ailments in ([Ailment.DISK], [Ailment.JOURNAL], [Ailment.DISK, Ailment.JOURNAL]):
-            watching.ail(*ailments, seconds=20)
+        for health_issues in (
+            [HealthIssue.DISK],
+            [HealthIssue.JOURNAL],
+            [HealthIssue.DISK, HealthIssue.JOURNAL],
+        ):
+            watching.report(*health_issues, seconds=20)
 
         watching.look(after=61.0)
         watching.executor_beats()
@@ -921,28 +925,28 @@ class Watching:
             defaults=DEFAULTS,
             clock=lambda: self.seconds,
         )
-        self._ailments = AilmentWatch(
+        self._health = HealthIssueWatch(
             database=desk.database,
             roster=self.roster,
             defaults=DEFAULTS,
             clock=lambda: self.seconds,
         )
 
-    def ail(self, *ailments: Ailment, seconds: int, step: int = 6) -> None:
+    def report(self, *health_issues: HealthIssue, seconds: int, step: int = 6) -> None:
         """Let the executor tell this for so long, and look at it."""
         for _ in range(0, seconds, step):
-            self.executor_beats(ailments)
+            self.executor_beats(health_issues)
             self.look(after=step)
 
     def look(self, *, after: float) -> None:
         self.seconds += after
         self.desk.now_ms = max(self.desk.now_ms, START + int(self.seconds * 1000))
         self._watch.run_round(self.desk.now_ms)
-        self._ailments.run_round(self.desk.now_ms)
+        self._health.run_round(self.desk.now_ms)
 
-    def executor_beats(self, ailments: tuple[Ailment, ...] = ()) -> None:
+    def executor_beats(self, health_issues: tuple[HealthIssue, ...] = ()) -> None:
         who = {"app": "reports", "address": "exec-1", "boot_id": "b00t"}
-        beat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailments, **who)
+        beat = Heartbeat(started_at_ms=1, load=Load(), health_issues=health_issues, **who)
         if not self.roster.hear(beat):
             self.roster.admit(beat)
             self.desk.rows.executor("exec-1", self.desk.now_ms, "")

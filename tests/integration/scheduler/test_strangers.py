@@ -18,9 +18,9 @@ from warren.broker.codec import EncodedCatalogue
 from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_executor import OpenRunsReply, Welcome
 from warren.broker.messages.to_scheduler import (
-    Ailment,
     Callback,
     Goodbye,
+    HealthIssue,
     Heartbeat,
     KnownState,
     Load,
@@ -174,13 +174,13 @@ def test_boots_without_end_keep_no_executor_of_another_app_out(cluster: Cluster)
 
 
 @on_memory
-def test_ailments_without_end_are_not_kept(cluster: Cluster) -> None:
+def test_endless_health_issues_are_not_kept(cluster: Cluster) -> None:
     node = cluster.new_scheduler()
     cluster.schedulers.append(node)
     who = {"app": APP, "address": "one", "boot_id": "b"}
-    ailing = (Ailment.DISK,) * 50_000
+    repeated = (HealthIssue.DISK,) * 50_000
 
-    beat = Heartbeat(started_at_ms=1, load=Load(), ailments=ailing, **who)
+    beat = Heartbeat(started_at_ms=1, load=Load(), health_issues=repeated, **who)
     node.registrar.greet(beat, "")
     node.registrar.run_round(cluster.now_ms())
 
@@ -188,7 +188,7 @@ def test_ailments_without_end_are_not_kept(cluster: Cluster) -> None:
     assert len(row.load or "") < 1_000
     [(member, _)] = node.roster.members()
     assert member.heartbeat is not None
-    assert member.heartbeat.ailments == (Ailment.DISK,)
+    assert member.heartbeat.health_issues == (HealthIssue.DISK,)
 
 
 @on_memory

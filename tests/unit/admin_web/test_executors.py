@@ -131,7 +131,7 @@ class TestListing:
         assert "post-1" not in page
         assert "Drain" not in page.replace('<span class="visually-hidden">Drain</span>', "")
 
-    def test_what_ails_an_executor_is_told_in_words(
+    def test_health_issues_of_an_executor_are_told_in_words(
         self, admin: Visit, database: Database, clock: Clock
     ) -> None:
         beat(database, clock, "reports", "one", json.dumps({"ailments": ["JOURNAL", "<b>", 7]}))

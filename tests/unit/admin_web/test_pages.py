@@ -303,7 +303,7 @@ class TestHealth:
         assert visit.get("/metrics", headers={"Authorization": "Bearer no"}).status_code == 403
         assert 'warren_executors{state="alive"} 1.0' in visit.get("/metrics", headers=allowed).text
 
-    def test_metrics_count_executors_by_what_ails_them(
+    def test_metrics_count_executors_by_health_issue(
         self, visit: Visit, database: Database, clock: Clock
     ) -> None:
         load = '{"ailments":["JOURNAL","DISK"]}'

@@ -7,8 +7,8 @@ from warren.broker.messages.to_scheduler import (
     FOUND_LIMIT,
     OPEN_LIMIT,
     REPORTS_LIMIT,
-    Ailment,
     Callback,
+    HealthIssue,
     Heartbeat,
     Load,
     LogChunk,
@@ -53,9 +53,9 @@ def test_a_longer_one_is_no_message(most: Message, one_more: Message) -> None:
         decode(one_more)
 
 
-def test_an_ailment_counts_once_however_often_it_is_named() -> None:
-    named = (Ailment.DISK, Ailment.JOURNAL, Ailment.DISK) * 100
+def test_a_health_issue_counts_once_however_often_it_is_named() -> None:
+    named = (HealthIssue.DISK, HealthIssue.JOURNAL, HealthIssue.DISK) * 100
 
-    beat = Heartbeat(started_at_ms=1, load=Load(), ailments=named, **WHO)
+    beat = Heartbeat(started_at_ms=1, load=Load(), health_issues=named, **WHO)
 
-    assert beat.each_ailment == (Ailment.JOURNAL, Ailment.DISK)
+    assert beat.each_health_issue == (HealthIssue.JOURNAL, HealthIssue.DISK)

@@ -21,7 +21,6 @@ from warren.scheduler.alarms.channels.message import (
 )
 from warren.scheduler.alarms.events import (
     Absence,
-    Ailing,
     Failure,
     IncidentNews,
     Missed,
@@ -29,6 +28,7 @@ from warren.scheduler.alarms.events import (
     Overdue,
     Return,
     Summary,
+    Unhealthy,
     bare,
     from_text,
     to_text,
@@ -70,7 +70,9 @@ MISSED = Missed(
     why="no scheduler could send it in time; policy DO_NOTHING",
 )
 ABSENCE = Absence(app="reports", seconds=60, jobs=3)
-AILING = Ailing(app="reports", address="reports-7", ailments=("journal", "disk"), seconds=12)
+UNHEALTHY = Unhealthy(
+    app="reports", address="reports-7", health_issues=("journal", "disk"), seconds=12
+)
 RETURN = Return(app="reports", since=NOON)
 SUMMARY = Summary(
     app="reports", job="nightly", count=7, first_at=NOON, last_at=NOON + 60_000, run_ids=(1, 2)
@@ -168,7 +170,7 @@ class TestWords:
             (ABSENCE, "reports: no executor online", "3 of its jobs are enabled"),
             (RETURN, "reports: an executor is back", "2026-11-20 13:00:00+01:00"),
             (
-                AILING,
+                UNHEALTHY,
                 "reports: executor reports-7 reports trouble: journal, disk",
                 "reported trouble for 12 s",
             ),
@@ -183,7 +185,7 @@ class TestWords:
 
 
 class TestKept:
-    @pytest.mark.parametrize("news", [failure(), MISSED, ABSENCE, RETURN, AILING, SUMMARY])
+    @pytest.mark.parametrize("news", [failure(), MISSED, ABSENCE, RETURN, UNHEALTHY, SUMMARY])
     def test_news_comes_back_as_it_was_kept(self, news: News) -> None:
         assert from_text(to_text(news)) == news
 

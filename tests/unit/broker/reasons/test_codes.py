@@ -4,7 +4,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import from_json, places, to_json
 
@@ -48,7 +48,7 @@ def test_every_call_gives_a_fact_for_each_place_of_the_sentence() -> None:
 
 
 def test_every_code_is_given_somewhere() -> None:
-    given = {code for _, code, _ in calls()} | {ailment.why.name for ailment in Ailment}
+    given = {code for _, code, _ in calls()} | {issue.why.name for issue in HealthIssue}
 
     assert sorted(set(Why.__members__) - given) == []
 

@@ -130,7 +130,7 @@ def test_scheduler_is_shown_by_its_node() -> None:
     assert to_json(node)["state"] == "alive"
 
 
-def test_what_ails_an_executor_is_told_while_it_is_heard() -> None:
+def test_health_issues_of_an_executor_are_told_while_it_is_heard() -> None:
     load = json.dumps({"slots": 8, "ailments": ["JOURNAL", "DISK"]})
 
     assert executor_line(shown(executor(load=load)), NOW)[2] == "online, problems: journal, disk"

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from warren.broker.messages.to_scheduler import Ailment
+from warren.broker.messages.to_scheduler import HealthIssue
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.routing.routes import Route
 from warren.sql.registry import presence
@@ -15,7 +15,7 @@ pytestmark = on_memory
 
 #: Those that ask executors first would wait for answers here; what they look at is the same.
 UNASKED = [route for route in Route if route not in (Route.FAILOVER, Route.BUSYOVER)]
-ILL = (Ailment.JOURNAL, Ailment.DISK)
+UNHEALTHY = (HealthIssue.JOURNAL, HealthIssue.DISK)
 
 
 def send(
@@ -35,30 +35,30 @@ def send(
 
 
 @pytest.mark.parametrize("route", UNASKED)
-@pytest.mark.parametrize("ailment", Ailment)
-def test_an_executor_that_ails_is_passed_over_while_another_is_well(
-    cluster: Cluster, still: SchedulerNode, seat: Seat, route: str, ailment: Ailment
+@pytest.mark.parametrize("issue", HealthIssue)
+def test_an_unhealthy_executor_is_passed_over_while_another_is_healthy(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, route: str, issue: HealthIssue
 ) -> None:
-    seat("one", ailments=(ailment,))
+    seat("one", health_issues=(issue,))
     seat("two")
-    seat("zoe", ailments=(ailment,))
+    seat("zoe", health_issues=(issue,))
 
     assert send(cluster, still, route) == ["two"]
 
 
-def test_where_all_ail_one_of_them_is_chosen_as_ever(
+def test_an_unhealthy_executor_is_chosen_where_all_are_unhealthy(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    seat("one", ailments=ILL)
-    seat("two", ailments=(Ailment.CONTACT,))
+    seat("one", health_issues=UNHEALTHY)
+    seat("two", health_issues=(HealthIssue.CONTACT,))
 
     assert send(cluster, still) == ["one"]
 
 
-def test_an_executor_that_a_person_named_is_chosen_though_it_ails(
+def test_an_executor_that_a_person_named_is_chosen_though_unhealthy(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    seat("one", ailments=ILL)
+    seat("one", health_issues=UNHEALTHY)
     seat("two")
 
     assert send(cluster, still, addresses=("one",)) == ["one"]
@@ -67,17 +67,17 @@ def test_an_executor_that_a_person_named_is_chosen_though_it_ails(
 def test_of_several_that_a_person_named_one_that_is_well_is_chosen(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    seat("one", ailments=ILL)
+    seat("one", health_issues=UNHEALTHY)
     seat("three")
     seat("two")
 
     assert send(cluster, still, addresses=("one", "two")) == ["two"]
 
 
-def test_one_that_is_named_and_away_does_not_stand_for_one_that_ails(
+def test_a_named_executor_that_is_away_does_not_replace_an_unhealthy_one(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    seat("one", ailments=ILL)
+    seat("one", health_issues=UNHEALTHY)
     still.roster.dismiss(APP, "away", seat("away"))
 
     assert send(cluster, still, addresses=("one", "away")) == ["one"]
@@ -86,7 +86,7 @@ def test_one_that_is_named_and_away_does_not_stand_for_one_that_ails(
 def test_the_run_tells_who_was_passed_over_and_why(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    seat("one", ailments=ILL)
+    seat("one", health_issues=UNHEALTHY)
     seat("two")
 
     send(cluster, still)
@@ -95,10 +95,10 @@ def test_the_run_tells_who_was_passed_over_and_why(
     assert "; online: one, two; one is impaired: journal, disk; FIRST of 1" in run.trigger_message
 
 
-def test_the_registry_keeps_what_ails_an_executor(
+def test_the_registry_keeps_an_executors_health_issues(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
-    seat("one", ailments=ILL)
+    seat("one", health_issues=UNHEALTHY)
 
     [row] = cluster.database.read(lambda session: presence.listing(session, presence.EXECUTOR))
 
