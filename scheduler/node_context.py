@@ -158,7 +158,7 @@ class NodeContext:
         metrics: counts ended runs for Prometheus.
         has_old_runs: set when runs may be sent that are long due, further back than it looks.
         has_limits_room: set when a run gave back what it held of a limit.
-        limits_lie_idle: set while much of a limit that runs wait for was found to be free.
+        limits_underused: set while much of a limit that runs wait for was found to be free.
 
     """
 
@@ -176,7 +176,7 @@ class NodeContext:
     metrics: RunMetrics = field(default_factory=RunMetrics)
     has_old_runs: threading.Event = field(default_factory=threading.Event)
     has_limits_room: threading.Event = field(default_factory=threading.Event)
-    limits_lie_idle: threading.Event = field(default_factory=threading.Event)
+    limits_underused: threading.Event = field(default_factory=threading.Event)
 
     def now_ms(self) -> int:
         """Return the time of the database's clock in epoch milliseconds."""

@@ -25,7 +25,13 @@ from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.channels.webhook_url import without_secret
-from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook, from_text
+from warren.scheduler.alarms.events import (
+    NO_TARGETS,
+    NO_WEBHOOK,
+    AlarmTargets,
+    RunWebhook,
+    from_text,
+)
 from warren.scheduler.alarms.targets import channels_of, job_targets, targets_of
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
 from warren.scheduler.expectations.expectations import Rule
@@ -59,7 +65,7 @@ class JobTarget(NamedTuple):
     def parts(self) -> tuple[AlarmTargets, RunWebhook]:
         """Return the target as commands take it."""
         if self.channel == RUN_END:
-            return NOBODY, RunWebhook(url=self.target)
+            return NO_TARGETS, RunWebhook(url=self.target)
         if self.channel == MAIL:
             return AlarmTargets(emails=(self.target,)), NO_WEBHOOK
         return AlarmTargets(webhook=self.target, style=self.channel), NO_WEBHOOK
@@ -71,7 +77,7 @@ def read_targets(session: Session, job_id: int) -> list[JobTarget]:
     own = targets_of(of_job.alarm_email, of_job.alarm_webhook, of_job.alarm_style)
     targets = [
         JobTarget(channel, target, not own)
-        for channel, target in channels_of(job_targets(of_job, NOBODY))
+        for channel, target in channels_of(job_targets(of_job, NO_TARGETS))
     ]
     url = session.get_one(Job, job_id).webhook_url
     if called := url or session.get_one(App, of_job.app_id).webhook_url:
@@ -131,7 +137,7 @@ def _typed(
         return AlarmTargets(emails=targets.emails), NO_WEBHOOK
     if field == "webhook":
         return AlarmTargets(webhook=targets.webhook, style=targets.style), NO_WEBHOOK
-    return NOBODY, RunWebhook(url=webhook.url)
+    return NO_TARGETS, RunWebhook(url=webhook.url)
 
 
 def _result_text(test: ListedAlarm) -> str:

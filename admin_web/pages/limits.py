@@ -30,7 +30,7 @@ class LimitForm(ConsoleForm):
     per = StringField(lazy_gettext("Per"), [Optional()])
 
     def validate_per(self, field: Field) -> None:
-        """Refuse what is no duration in whole seconds."""
+        """Reject durations that are not whole seconds."""
         seconds = seconds_of(field.data or "")
         if seconds is None or seconds % 1:
             raise ValidationError(gettext("Enter a duration such as 30s, 1m or 1h."))

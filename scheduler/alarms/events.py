@@ -28,7 +28,7 @@ class AlarmTargets:
         return bool(self.emails or self.webhook)
 
 
-NOBODY = AlarmTargets()
+NO_TARGETS = AlarmTargets()
 #: After which ends a webhook is called; "" is the first.
 ALWAYS, SUCCESS, FAILURE = WHENS = ("always", "success", "failure")
 
@@ -66,7 +66,7 @@ class AlarmPolicy:
     `timezone` is for jobs that name none. `heartbeat_url` is called while the cluster works.
     """
 
-    defaults: AlarmTargets = NOBODY
+    defaults: AlarmTargets = NO_TARGETS
     mail_server: MailServer | None = None
     webhook_allow: WebhookAllowList = EVERYWHERE
     per_hour: int = 10

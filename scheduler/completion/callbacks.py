@@ -128,7 +128,7 @@ class Callbacks:
         self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: if the database is down, the same deliveries are tried again next round.
         self._held, self._items = [], []
-        is_pressing = self._context.limits_lie_idle.is_set()
+        is_pressing = self._context.limits_underused.is_set()
         gather_seconds = SHORT_GATHER_SECONDS if is_pressing else GATHER_SECONDS
         return max(0.0, began_at + gather_seconds - time.monotonic())
 

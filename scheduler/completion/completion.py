@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from warren.broker.messages.to_scheduler import Called
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import from_json
-from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_runs import FlowRuns, FlowWork, NodeOfFlow, is_flow
@@ -26,10 +26,10 @@ from warren.scheduler.completion.retry_policy import (
 )
 from warren.scheduler.completion.transition import (
     Judged,
-    PlainSuccess,
+    SimpleSuccess,
     Won,
-    move_by_row,
-    move_plain,
+    complete_by_row,
+    complete_simple_successes,
 )
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
@@ -78,7 +78,7 @@ class Completion:
         self,
         ids: RunIds,
         now_ms: Callable[[], int],
-        alarm_defaults: AlarmTargets = NOBODY,
+        alarm_defaults: AlarmTargets = NO_TARGETS,
         chance: Callable[[], float] = random.random,
     ) -> None:
         self._ids = ids
@@ -102,8 +102,8 @@ class Completion:
         Those are of runs that have no param, and of flows.
         """
         now_ms = self._now_ms()
-        successes, rest = move_plain(session, ends, now_ms)
-        judged = move_by_row(session, rest, now_ms)
+        successes, rest = complete_simple_successes(session, ends, now_ms)
+        judged = complete_by_row(session, rest, now_ms)
         judged.won = [_unasked(won) for won in judged.won]
         known = _jobs_to_run(session, judged.won)
         failures = _failures_before(session, judged.won)
@@ -210,7 +210,7 @@ def _unasked(won: Won) -> Won:
 
 
 def _add(
-    tally: Tally, successes: Sequence[PlainSuccess], judged: Judged, planned: list[int]
+    tally: Tally, successes: Sequence[SimpleSuccess], judged: Judged, planned: list[int]
 ) -> None:
     tally.ignored += judged.ignored
     tally.unknown |= judged.unknown
@@ -223,10 +223,10 @@ def _add(
         tally.ended.append(_ended(row, end))
         if row.address is not None:
             tally.freed[row.app_id, row.address] += 1
-    for status in successes:
-        tally.won[status.end.run_id] = RunStatus.SUCCEEDED
-        tally.ended.append(_ended_plainly(status))
-        tally.freed[status.sent_to.app_id, status.sent_to.address] += 1
+    for success in successes:
+        tally.won[success.end.run_id] = RunStatus.SUCCEEDED
+        tally.ended.append(_ended_success(success))
+        tally.freed[success.sent_to.app_id, success.sent_to.address] += 1
 
 
 def _ended(row: LockedRun, end: End) -> Ended:
@@ -234,13 +234,13 @@ def _ended(row: LockedRun, end: End) -> Ended:
     return Ended(row.app_id, row.job_id, end.status, row.due_at, began, end.finished_at)
 
 
-def _ended_plainly(plain_success: PlainSuccess) -> Ended:
-    success = plain_success.success
+def _ended_success(simple: SimpleSuccess) -> Ended:
+    success = simple.success
     return Ended(
-        plain_success.sent_to.app_id,
+        simple.sent_to.app_id,
         success.job_id,
         RunStatus.SUCCEEDED,
-        plain_success.end.due_at,
+        simple.end.due_at,
         success.started_at,
         success.finished_at,
     )

@@ -23,7 +23,7 @@ from warren.broker.reasons.codes import (
 from warren.broker.reasons.stored import (
     from_json,
 )
-from warren.scheduler.alarms.events import MESSAGE_LENGTH, NOBODY, AlarmTargets, Failure
+from warren.scheduler.alarms.events import MESSAGE_LENGTH, NO_TARGETS, AlarmTargets, Failure
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodeEnd, NodePlanner, node_ends
@@ -177,7 +177,7 @@ class FlowRuns:
     """Opens, advances, and repeats the runs of flows, in the caller's transaction."""
 
     def __init__(
-        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets = NOBODY
+        self, ids: RunIds, now_ms: Callable[[], int], alarm_defaults: AlarmTargets = NO_TARGETS
     ) -> None:
         self._ids = ids
         self._now_ms = now_ms

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from warren.broker.log_text import shown_end
 from warren.scheduler.alarms.events import (
     MESSAGE_LENGTH,
-    NOBODY,
+    NO_TARGETS,
     TAIL_LENGTH,
     AlarmTargets,
     Failure,
@@ -146,7 +146,7 @@ def store_alarms(
             unheard.append(run.id)
             continue
         news = _news(run, end, failures.get(run.id), job)
-        targets, told = job_targets(job, defaults), NOBODY
+        targets, told = job_targets(job, defaults), NO_TARGETS
         if flow is not None and node is not None and node.fails_flow:
             told = job_targets(flow, defaults)
             if not node.flow.retries_left:

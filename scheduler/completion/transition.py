@@ -34,7 +34,7 @@ from warren.sql.runs.transitions import FinalState
 log = structlog.get_logger()
 
 
-class PlainSuccess(NamedTuple):
+class SimpleSuccess(NamedTuple):
     """An end that may be written without its row: who reported it, and what is written."""
 
     end: End
@@ -64,25 +64,25 @@ class Judged:
     others: set[int] = field(default_factory=set)
 
 
-def move_plain(
+def complete_simple_successes(
     session: Session, ends: Sequence[End], now_ms: int
-) -> tuple[list[PlainSuccess], list[End]]:
-    """Move plain successes whose runs are open; return them, and the ends to be judged by row."""
+) -> tuple[list[SimpleSuccess], list[End]]:
+    """Complete simple successes of open runs; return them, and the ends that need their row."""
     times = Counter(end.run_id for end in ends)
     by_executor: dict[SentTo, list[Success]] = defaultdict(list)
-    plain: dict[int, PlainSuccess] = {}
+    simple: dict[int, SimpleSuccess] = {}
     for end in ends:
-        if times[end.run_id] == 1 and (success := _plain(end, now_ms)) is not None:
-            plain[end.run_id] = success
+        if times[end.run_id] == 1 and (success := _simple_success(end, now_ms)) is not None:
+            simple[end.run_id] = success
             by_executor[success.sent_to].append(success.success)
-    if not plain:
+    if not simple:
         return [], list(ends)
     moved = successes.succeed_open(session, by_executor)
-    won = [item for run_id, item in plain.items() if run_id in moved]
+    won = [item for run_id, item in simple.items() if run_id in moved]
     return won, [end for end in ends if end.run_id not in moved]
 
 
-def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
+def complete_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
     """Lock and read the rows of runs, then move those that may end so.
 
     The result of a run that was given up as LOST is stored as its late status.
@@ -117,8 +117,8 @@ def move_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
     return judged
 
 
-def _plain(end: End, now_ms: int) -> PlainSuccess | None:
-    """Return an end as a plain success if it is a whole tick, judging without its row; else None.
+def _simple_success(end: End, now_ms: int) -> SimpleSuccess | None:
+    """Return the success of a whole tick that needs no row to be judged; else None.
 
     Instants within a day are accepted, whenever the run was routed.
     """
@@ -146,7 +146,7 @@ def _plain(end: End, now_ms: int) -> PlainSuccess | None:
         log_tail=end.log_tail or "",
         result=end.result,
     )
-    return PlainSuccess(end, end.sent_to, success)
+    return SimpleSuccess(end, end.sent_to, success)
 
 
 def _is_from_its_executor(row: LockedRun, end: End) -> bool:

@@ -93,7 +93,7 @@ class Dispatcher:
         self._limits = LimitWaits(
             context.database,
             has_room=context.has_limits_room,
-            lie_idle=context.limits_lie_idle,
+            underused=context.limits_underused,
             now_ms=context.now_ms,
             clock=context.monotonic,
         )

@@ -27,7 +27,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import skipped
-from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.completion.completion import Completion
@@ -177,7 +177,7 @@ class MissedRuns:
     completion: Completion
     uptime: SendingUptime
     has_pauses: Callable[[], bool]
-    alarm_defaults: AlarmTargets = NOBODY
+    alarm_defaults: AlarmTargets = NO_TARGETS
 
     def run_round(self, now_ms: int) -> float:
         """Decide about all missed runs; return the seconds until the next round.

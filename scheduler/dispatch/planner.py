@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
 from warren.scheduler.alarms import skipped
-from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.bisection import bisect
@@ -213,7 +213,7 @@ class Planner:
         completion: Completion,
         *,
         timezone: str,
-        alarm_defaults: AlarmTargets = NOBODY,
+        alarm_defaults: AlarmTargets = NO_TARGETS,
     ) -> None:
         self._context = context
         self._completion = completion

@@ -161,7 +161,7 @@ class RunRouting:
             self.outcome.shards.append(replace(shard, run_id=run_id))
 
     def _is_crowded_out(self, row: PlannedRun, job: JobToRun) -> bool:
-        """Whether a due time is skipped because as many runs of its job wait as may."""
+        """Return whether `max_waiting` runs already wait."""
         waiting = self._room.waiting.get(job.id)
         if waiting is None:
             return False

@@ -28,7 +28,7 @@ from warren.broker.messages.values import NORMAL, Block
 from warren.broker.reasons.codes import Why, Words
 from warren.broker.turns import CLASSES
 from warren.scheduler.alarms import skipped
-from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.retry_policy import was_stopped
@@ -178,7 +178,7 @@ class RunSender:
     publisher: TriggerPublisher
     confirmations: Confirmations
     scripts: Scripts
-    alarm_defaults: AlarmTargets = NOBODY
+    alarm_defaults: AlarmTargets = NO_TARGETS
     limits: LimitLocks = field(default_factory=LimitLocks)
 
     def send(self, run_ids: Sequence[int], facts: ClaimFacts, peeked: Peeked) -> list[ClaimOutcome]:

@@ -166,7 +166,7 @@ def _canonical(name: str, text: str) -> str:
     return shown(seconds) if seconds else text
 
 
-NOTHING = Expectations()
+NO_EXPECTATIONS = Expectations()
 
 
 _OF_SCHEDULE = (Rule.START_WITHIN, Rule.FINISH_BY)

@@ -11,7 +11,7 @@ from warren.scheduler.expressions.functions import Fault
 from warren.scheduler.jobs.param_templates import (
     Occasion,
     calendar_names,
-    made_param,
+    rendered_param,
     run_date_rule,
     template_calendar,
 )
@@ -67,7 +67,7 @@ def run_of(
                 zone=zone,
                 calendar=calendars.get(template_calendar(job)),
             )
-            param = made_param(job.param_template, occasion)
+            param = rendered_param(job.param_template, occasion)
     except UnknownDay as error:
         fault = explanation(
             Why.RUN_DATE_UNKNOWN(calendar=job.run_date_calendar or "", why=str(error))

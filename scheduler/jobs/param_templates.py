@@ -89,7 +89,7 @@ def calendar_names(job: Any) -> set[str]:
     return {name for name in names if name}
 
 
-def made_param(template: str, occasion: Occasion) -> str:
+def rendered_param(template: str, occasion: Occasion) -> str:
     """Return the param that a template makes.
 
     Raises:
@@ -134,6 +134,6 @@ def sample_param(
             zone=own_zone,
             calendar=calendars.get(template_calendar(spec)),
         )
-        return made_param(spec.param_template, occasion)
+        return rendered_param(spec.param_template, occasion)
     except (Fault, ValueError, OSError, KeyError) as error:
         raise Problem(Code.PARAM_TEMPLATE, "param_template", why=str(error)) from error

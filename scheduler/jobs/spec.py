@@ -11,8 +11,8 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from warren.broker.messages.values import Block
 from warren.broker.process_use import ProcessUse
-from warren.scheduler.alarms.events import NO_WEBHOOK, NOBODY, AlarmTargets, RunWebhook
-from warren.scheduler.expectations.expectations import NOTHING, Expectations
+from warren.scheduler.alarms.events import NO_TARGETS, NO_WEBHOOK, AlarmTargets, RunWebhook
+from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs.field_kinds import (
     Choice,
@@ -76,7 +76,7 @@ class AppSpec:
     title: str | None = None
     addresses: tuple[str, ...] = ()
     route: str = ""
-    alarm: AlarmTargets = NOBODY
+    alarm: AlarmTargets = NO_TARGETS
     webhook: RunWebhook = NO_WEBHOOK
 
 
@@ -162,7 +162,7 @@ class JobSpec:
     alarm_secret: Annotated[str, Secret(group="alarm", is_secret=True)] = ""
     webhook_url: Annotated[str, Webhook(group="webhook", is_secret=True)] = ""
     webhook_when: Annotated[str, Text(group="webhook")] = ""
-    expect: Annotated[Expectations, Expected()] = NOTHING
+    expect: Annotated[Expectations, Expected()] = NO_EXPECTATIONS
     enabled: Annotated[bool | None, Text(column="is_enabled", custom=True)] = None
 
     def __post_init__(self) -> None:

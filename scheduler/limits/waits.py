@@ -37,8 +37,8 @@ class LimitWaits:
 
     Args:
         has_room: set by others when a run gave something back.
-        lie_idle: set here while half of a limit that jobs wait for is free: they wait for the
-            ends of runs to be stored, rather than for the runs.
+        underused: set here while half of a limit that jobs wait for is free: ends of runs are
+            waiting to be stored.
         now_ms: the database's clock.
         clock: monotonic seconds.
 
@@ -49,13 +49,13 @@ class LimitWaits:
         database: Database,
         *,
         has_room: threading.Event,
-        lie_idle: threading.Event,
+        underused: threading.Event,
         now_ms: Callable[[], int],
         clock: Callable[[], float],
     ) -> None:
         self._database = database
         self._has_room = has_room
-        self._lie_idle = lie_idle
+        self._underused = underused
         self._now_ms = now_ms
         self._clock = clock
         self._full: dict[int, FullLimit] = {}
@@ -91,7 +91,7 @@ class LimitWaits:
         self.release([job_id for job_id, until in self._until.items() if until <= now])
         if not self._full:
             self._room = {}
-            self._lie_idle.clear()
+            self._underused.clear()
             return
         now_ms = self._now_ms()
         is_due = self._clock() - self._looked_at >= LOOK_SECONDS
@@ -104,9 +104,9 @@ class LimitWaits:
             limit_id: LimitState.at(row, held, now_ms) for limit_id, (row, held) in rows.items()
         }
         if any(state.is_half_free for state in states.values()):
-            self._lie_idle.set()
+            self._underused.set()
         else:
-            self._lie_idle.clear()
+            self._underused.clear()
         # Runs of a limit that is gone are looked for, to be ended.
         rooms = {limit_id: state.room for limit_id, state in states.items()}
         self._room = {

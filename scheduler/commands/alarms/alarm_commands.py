@@ -13,8 +13,8 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import (
+    NO_TARGETS,
     NO_WEBHOOK,
-    NOBODY,
     AlarmTargets,
     RunWebhook,
     Trial,
@@ -63,10 +63,10 @@ class AlarmCommands:
     def test_job(
         self,
         job_id: int,
-        targets: AlarmTargets = NOBODY,
+        targets: AlarmTargets = NO_TARGETS,
         webhook: RunWebhook = NO_WEBHOOK,
         *,
-        defaults: AlarmTargets = NOBODY,
+        defaults: AlarmTargets = NO_TARGETS,
     ) -> list[int]:
         """Send a test to these targets of a job; without any, to those of its alarms.
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms import skipped
-from warren.scheduler.alarms.events import NOBODY
+from warren.scheduler.alarms.events import NO_TARGETS
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
@@ -242,7 +242,7 @@ class CalendarCommands:
         ]
         history.record_skips(session, skips)
         counts.add_skips(session, Counter(lost.app_id for lost in change.lost))
-        skipped.add_missed_alarms(session, skips, NOBODY, now_ms=now_ms)
+        skipped.add_missed_alarms(session, skips, NO_TARGETS, now_ms=now_ms)
 
 
 def _next_of(user: CalendarUser) -> int | None:

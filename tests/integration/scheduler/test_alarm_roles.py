@@ -19,7 +19,7 @@ from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import Message, MessageContext
 from warren.scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.channels.webhook import Webhook
-from warren.scheduler.alarms.events import NOBODY, AlarmTargets
+from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
 from warren.scheduler.alarms.watches import AbsenceWatch, HealthIssueWatch
 from warren.scheduler.completion.completion import Completion
@@ -43,7 +43,7 @@ class Desk:
     """Roles of one scheduler, of which a test turns each round; `send` is what sends an alarm."""
 
     rows: Rows
-    defaults: AlarmTargets = NOBODY
+    defaults: AlarmTargets = NO_TARGETS
     per_hour: int = 10
     now_ms: int = START
     sent: list[tuple[str, Message]] = field(default_factory=list)

@@ -73,7 +73,7 @@ def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: Fak
 
 
 @on_memory
-def test_reports_gather_for_less_time_while_much_of_a_limit_lies_idle(
+def test_reports_gather_for_less_time_while_much_of_a_limit_is_underused(
     cluster: Cluster, still: SchedulerNode
 ) -> None:
     desk = FakeExecutor(cluster, boot_id=seat_at(cluster, still)())
@@ -86,9 +86,9 @@ def test_reports_gather_for_less_time_while_much_of_a_limit_lies_idle(
         wait_seconds = still.callbacks.run_round(cluster.now_ms())
         return wait_seconds, time.monotonic() - began + wait_seconds
 
-    still.context.limits_lie_idle.set()
+    still.context.limits_underused.set()
     assert round_after_a_report()[0] <= 0.02
-    still.context.limits_lie_idle.clear()
+    still.context.limits_underused.clear()
     assert round_after_a_report()[1] >= 0.05
 
 

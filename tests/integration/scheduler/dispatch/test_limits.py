@@ -235,14 +235,14 @@ def test_a_limit_that_is_taken_again_costs_one_round(
     assert wait_seconds > 0.1
 
 
-def test_ends_are_stored_sooner_while_much_of_a_limit_lies_idle(
+def test_ends_are_stored_sooner_while_much_of_a_limit_is_underused(
     cluster: Cluster, still: SchedulerNode, seat: Seat
 ) -> None:
     seat()
     cluster.commands().limit("warehouse", at_once=4)
     limited(cluster, "load")
     runs = [cluster.trigger("load") for _ in range(9)]
-    is_pressing = still.context.limits_lie_idle.is_set
+    is_pressing = still.context.limits_underused.is_set
     dispatch(cluster, still)
     assert sent(cluster) == runs[:4]
 

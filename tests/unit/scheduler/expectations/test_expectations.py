@@ -4,7 +4,7 @@ import pytest
 
 from warren.broker.durations import shown
 from warren.scheduler.expectations import expectations
-from warren.scheduler.expectations.expectations import NOTHING, Expectations, seconds_of
+from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations, seconds_of
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timeout_seconds": 0}
 
@@ -46,15 +46,15 @@ def test_the_text_of_a_form_is_read_back() -> None:
     one = Expectations(finish_by="07:00", longest="30m", success_every="26h")
 
     assert Expectations.from_text(str(one)) == one
-    assert Expectations.from_text("") == NOTHING
+    assert Expectations.from_text("") == NO_EXPECTATIONS
     for wrong in ("finish_by", "start: 5m", "longest: 5m, longest: 6m", "longest:"):
         with pytest.raises(ValueError, match=r"."):
             Expectations.from_text(wrong)
 
 
 def test_nothing_expected_is_stored_as_nothing() -> None:
-    assert NOTHING.to_json() is None
-    assert Expectations.from_json(None) == NOTHING
+    assert NO_EXPECTATIONS.to_json() is None
+    assert Expectations.from_json(None) == NO_EXPECTATIONS
 
 
 def test_usual_is_unknown_without_history() -> None:

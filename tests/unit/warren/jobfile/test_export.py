@@ -14,7 +14,7 @@ from warren.jobfile.export import job_file, scalar, text_field
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.jobfile.yaml_reader import text, tree_of
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
-from warren.scheduler.expectations.expectations import NOTHING, Expectations
+from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import (
     BACKOFFS,
@@ -141,7 +141,7 @@ FIELDS = st.fixed_dictionaries(
         "alarm_emails": EMAILS,
         "alarm_webhook": WEBHOOKS,
         "expect": st.sampled_from(
-            [NOTHING, Expectations(longest="3 x usual", success_every="8000h")]
+            [NO_EXPECTATIONS, Expectations(longest="3 x usual", success_every="8000h")]
         ),
         "enabled": st.sampled_from([None, True]),
     }
