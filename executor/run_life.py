@@ -11,7 +11,7 @@ job processes is `SLOT_LIFE`, kept by `processes/slots.py`:
 
     QUEUED ──process──> RUNNING ──answered, process is clean──────────> GONE
                         ^    ├──answered, process ends──> ANSWERED ──exited──^
-    AHEAD ──reached─────┘    └──stop──> STOPPING ──exited────────────────────^
+    ASSIGNED_EARLY ─────┘    └──stop──> STOPPING ──exited────────────────────^
 
 Pure. What is not in a table cannot happen, except that nothing happens any more to a run that has
 left its slot.
@@ -24,7 +24,7 @@ from enum import Enum, auto
 class Phase(Enum):
     """How far a run has come in the executor."""
 
-    #: In its lane. A process may have been handed it ahead.
+    #: In its lane. It may be assigned early to a process.
     WAITING = auto()
     #: On its way into a slot: its start goes into the journal.
     STARTING = auto()
@@ -57,11 +57,11 @@ class Event(Enum):
     NOT_TAKEN = auto()
     #: Its process is running.
     STARTED = auto()
-    #: A process that was handed it ahead has come to it.
+    #: Assigned early, and its process has come to it.
     REACHED = auto()
     #: So it was believed, but the process had not.
     NOT_BEGUN = auto()
-    #: A process that was handed it ahead has not come to it, and will not.
+    #: Assigned early, and its process will not come to it.
     HANDED_BACK = auto()
     #: A kill, a newer run that covers it, the end of the executor.
     STOP = auto()
@@ -142,8 +142,8 @@ class SlotPhase(Enum):
 
     #: It waits for a process to exit, so that there is room for its own.
     QUEUED = auto()
-    #: Handed to a process behind other runs. It has no slot yet, and waits in its lane.
-    AHEAD = auto()
+    #: Assigned to a process behind other runs. It has no slot yet, and waits in its lane.
+    ASSIGNED_EARLY = auto()
     #: Its process has it, as far as is known.
     RUNNING = auto()
     #: It has answered, and its process has to exit first.
@@ -163,7 +163,7 @@ class SlotEvent(Enum):
     #: An idle process has got it.
     GIVEN_IDLE = auto()
     #: That process has got it too, to go on with.
-    HANDED_AHEAD = auto()
+    ASSIGNED_EARLY = auto()
     #: There is no room for a process.
     CROWDED = auto()
     #: It gets none.
@@ -225,13 +225,13 @@ SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[InSlot, 
             SlotPhase.RUNNING,
             (InSlot.START_TIMER, InSlot.REPORT_STARTED_SOON),
         ),
-        SlotEvent.HANDED_AHEAD: (SlotPhase.AHEAD, ()),
+        SlotEvent.ASSIGNED_EARLY: (SlotPhase.ASSIGNED_EARLY, ()),
         SlotEvent.CROWDED: (SlotPhase.QUEUED, ()),
         SlotEvent.UNPLACED: (SlotPhase.ENDING, (InSlot.END_SOON,)),
         SlotEvent.STOP: (SlotPhase.ENDING, (InSlot.LEAVE_QUEUE, InSlot.END_SOON)),
         SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
     },
-    SlotPhase.AHEAD: {
+    SlotPhase.ASSIGNED_EARLY: {
         SlotEvent.REACHED: (SlotPhase.RUNNING, (InSlot.TAKE_SLOT, InSlot.START_TIMER)),
         SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.FORGET,)),
     },

@@ -96,7 +96,7 @@ class Reservations:
 
         batch = [head, *takewhile(fits, self._lanes.following(head.job_id, size - 1))]
         if owner.job_id is None:
-            batch += self._lanes.take_ahead(size - len(batch), fits)
+            batch += self._lanes.assign_early(size - len(batch), fits)
         return batch
 
     def _mark_durable(self, run_ids: list[int]) -> None:
@@ -287,9 +287,9 @@ class ActiveRuns:
         self._commits.schedule()
 
     def _hand_back(self, triggers: Sequence[Trigger]) -> None:
-        """Let those of these runs wait in their lanes again that no process was handed ahead."""
+        """Return runs that were not assigned early to their lanes."""
         for trigger in triggers:
-            if not self._slots.has_ahead(trigger.run_id):
+            if not self._slots.is_assigned_early(trigger.run_id):
                 self._lanes.hand_back(trigger)
 
     def _launch(self, run: ActiveRun) -> None:

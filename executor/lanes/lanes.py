@@ -119,8 +119,8 @@ class _Lane:
     # The ages in `waiting`, sorted.
     order: list[Age] = field(default_factory=list)
     is_queued: bool = False
-    # The waiting run that a process has been handed ahead of other jobs' runs.
-    ahead: int | None = None
+    # The waiting run that was assigned early to a process of several jobs.
+    assigned_early: int | None = None
 
     def state(self) -> LaneState:
         return LaneState(self.running.values(), self.stopping.values(), self.waiting.values())
@@ -133,12 +133,12 @@ class _Lane:
     def remove(self, run_id: int) -> None:
         age = self.waiting.pop(run_id)
         del self.triggers[run_id], self.order[bisect.bisect_left(self.order, age)]
-        if self.ahead == run_id:
-            self.ahead = None
+        if self.assigned_early == run_id:
+            self.assigned_early = None
 
     def ready(self) -> Trigger | None:
         """Return the oldest waiting run if it may start beside those that run."""
-        if not self.order or self.ahead is not None:
+        if not self.order or self.assigned_early is not None:
             return None
         head = self.triggers[self.order[0][1]]
         at_work = len(self.running) + len(self.stopping)
@@ -210,8 +210,8 @@ class Lanes:
         for _, run_id in lane.order[:most]:
             yield lane.triggers[run_id]
 
-    def take_ahead(self, most: int, fits: Callable[[Trigger], bool]) -> Iterator[Trigger]:
-        """Yield up to so many runs that are next, each of another job, while they fit.
+    def assign_early(self, most: int, fits: Callable[[Trigger], bool]) -> Iterator[Trigger]:
+        """Yield up to `most` runs that are next, each of another job, while they fit.
 
         They still wait, but no run of these jobs starts until theirs goes on or is handed back.
         """
@@ -224,15 +224,15 @@ class Lanes:
             self._ready_lanes[rank].popleft()
             lane.is_queued = False
             if trigger is not None:
-                lane.ahead = trigger.run_id
+                lane.assigned_early = trigger.run_id
                 most -= 1
                 yield trigger
 
     def hand_back(self, trigger: Trigger) -> None:
-        """Record that a run taken ahead of others has not begun; it is next again."""
+        """Record that a run assigned early has not begun; it is next again."""
         lane = self._lanes.get(trigger.job_id)
-        if lane is not None and lane.ahead == trigger.run_id:
-            lane.ahead = None
+        if lane is not None and lane.assigned_early == trigger.run_id:
+            lane.assigned_early = None
             if not lane.is_queued and lane.ready() is not None:
                 lane.is_queued = True
                 self._ready_lanes[min(trigger.priority, LOW)].appendleft(lane)

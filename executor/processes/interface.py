@@ -144,16 +144,16 @@ class SlotPool(Protocol):
         may be handed to its process, which then goes on with them by itself.
         """
 
-    def has_ahead(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
-        """Whether a process was handed this run ahead, and has not been seen to reach it."""
+    def is_assigned_early(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is assigned early
+        """Whether this run was assigned early, and its process has not been seen to reach it."""
         return False
 
     def has_begun(self, run_id: int) -> bool:  # noqa: ARG002 - by default
         """Whether a run that was started, or reached, is known to have begun."""
         return True
 
-    def recall(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is handed ahead
-        """Take back the runs handed ahead with this one that have not begun.
+    def recall(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is assigned early
+        """Take back the runs assigned early with this one that have not begun.
 
         It calls the events for them before it returns. Returns False if this one cannot be taken
         back and has not been reached either.
@@ -161,7 +161,7 @@ class SlotPool(Protocol):
         return True
 
     def recall_all(self) -> None:
-        """Take back every run that was handed ahead and has not begun."""
+        """Take back every run that was assigned early and has not begun."""
         return
 
     def resume(
@@ -205,7 +205,7 @@ class OnFinished(Protocol):
 
 
 def _ignore(_run_id: int, _event: object) -> None:
-    """Do nothing, for slots that hand nothing ahead or report no progress."""
+    """Do nothing, for slots that assign nothing early or report no progress."""
 
 
 def _no_end(_call: Await) -> CallEnd | None:
@@ -223,9 +223,9 @@ class SlotEvents:
     """What slots call from the loop, never from within `start`.
 
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
-    run. `moved(run_id, event)` is about a run handed ahead: REACHED, right after the end of the one
-    before, NOT_BEGUN if it was not reached after all, or HANDED_BACK if it has not been reached and
-    will not be. `progressed` is how far a run is.
+    run. `moved(run_id, event)` is about a run assigned early: REACHED, right after the end of the
+    one before; NOT_BEGUN if it was not reached after all; HANDED_BACK if it will not be.
+    `progressed` is how far a run is.
     `called(call, then)` says that a run asks for another one; `then` is to be called once that
     cannot get lost. `awaited(call)` returns how the run of a call has ended, None = not yet known.
     """

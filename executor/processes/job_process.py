@@ -1,6 +1,6 @@
 """One job process as its executor sees it: its channel, its runs, and how it is stopped.
 
-It is handed runs ahead, so that it does not have to wait between them:
+It is assigned runs early, so that it does not wait between them:
 
     head ──> follower ──> follower ──> …      one batch, answered run by run
                └─ withdrawn, or the process has worked for long enough: it goes back to its lane
@@ -39,7 +39,7 @@ _READ_BYTES = 16_384
 _MAX_READS = 1_000
 #: How much of an invalid answer is shown, in bytes.
 _SHOWN_BYTES = 60
-#: The most runs that a job process is handed at once.
+#: The most runs that a job process is assigned at once.
 BATCH_RUNS = 8
 
 
@@ -376,11 +376,11 @@ def _order(run: SlotRun, *, last: bool, batch: Batch | None) -> bytes:
     return frames.encode_line(order)
 
 
-class LookAhead:
-    """What the job processes of one executor were handed ahead, and their begin notes.
+class EarlyRuns:
+    """The runs assigned early to the job processes of an executor, and their begin notes.
 
-    Without a `folder` for the notes nothing is handed ahead. `on_not_begun` is called with each run
-    that a process had and will not begin, the last one first.
+    Without a `folder` for the notes nothing is assigned early. `on_not_begun` is called with each
+    run that a process had and will not begin, the last one first.
     """
 
     def __init__(
@@ -390,7 +390,7 @@ class LookAhead:
         self._seconds = seconds
         self._on_not_begun = on_not_begun
         #: The runs that no process has reached yet.
-        self._ahead: dict[int, SlotRun] = {}
+        self._runs: dict[int, SlotRun] = {}
         self._notes: list[int] = []
         self._free: list[int] = []
         self._numbers = itertools.count(1)
@@ -431,7 +431,7 @@ class LookAhead:
         self._notes.clear()
         self._free.clear()
 
-    # -- handing over -------------------------------------------------------------------------
+    # -- assigning ----------------------------------------------------------------------------
 
     def give(self, process: JobProcess, runs: Sequence[SlotRun], *, last: bool) -> None:
         """Give an idle process its next run and, if it can note them, others to go on with."""
@@ -440,7 +440,7 @@ class LookAhead:
             batch = self.new_batch(process.note, tuple(run.trigger.run_id for run in runs))
         given = runs if batch is not None else runs[:1]
         process.give(given, last=last, batch=batch)
-        self._ahead |= {run.trigger.run_id: run for run in given[1:]}
+        self._runs |= {run.trigger.run_id: run for run in given[1:]}
 
     def new_batch(self, note: int, run_ids: tuple[int, ...]) -> Batch | None:
         """Return a batch for the process with this note; None if the note cannot be read."""
@@ -452,7 +452,7 @@ class LookAhead:
 
     def get(self, run_id: int) -> SlotRun | None:
         """Return a run that no process has reached yet."""
-        return self._ahead.get(run_id)
+        return self._runs.get(run_id)
 
     def has_next(self, process: JobProcess) -> bool:
         """Whether a process has runs that it has not reached."""
@@ -461,7 +461,7 @@ class LookAhead:
     def reach_next(self, process: JobProcess) -> SlotRun:
         """Record that a process has come to its next run; return that run."""
         assert process.batch is not None
-        run = self._ahead.pop(process.batch.reach_next())
+        run = self._runs.pop(process.batch.reach_next())
         process.begin(run)
         return run
 
@@ -485,7 +485,7 @@ class LookAhead:
     # -- taking back --------------------------------------------------------------------------
 
     def recall(self, process: JobProcess | None) -> None:
-        """Withdraw what a process was handed ahead, and take back what has not begun of it."""
+        """Withdraw a process's early runs, and take back those that have not begun."""
         if process is None or process.batch is None or process.run is None:
             return
         batch = process.batch
@@ -505,6 +505,6 @@ class LookAhead:
         """Take back the runs that have not begun, if `noted` is the last one that has."""
         run = process.run
         for run_id in batch.take_back(None if run is None else run.trigger.run_id, noted):
-            back = self._ahead.pop(run_id, run)
+            back = self._runs.pop(run_id, run)
             assert back is not None
             self._on_not_begun(back)

@@ -17,7 +17,7 @@ from warren.executor.container import Host
 from warren.executor.fork_server.zygote import PROCESS_LIMIT
 from warren.executor.processes.endings import Exit
 from warren.executor.processes.interface import Owner, SlotOptions
-from warren.executor.processes.job_process import JobProcess, LookAhead, ProcessEvents, SlotRun
+from warren.executor.processes.job_process import EarlyRuns, JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotEvent
 
@@ -182,12 +182,12 @@ class Pool:
         loop: asyncio.AbstractEventLoop,
         supervisor: ForkServerSupervisor,
         options: SlotOptions,
-        look_ahead: LookAhead,
+        early_runs: EarlyRuns,
         idle_limit: IdleLimit,
         events: ProcessEvents,
     ) -> None:
         self._loop = loop
-        self._look_ahead = look_ahead
+        self._early_runs = early_runs
         self._supervisor = supervisor
         self._options = options
         self._idle_limit = idle_limit
@@ -221,7 +221,7 @@ class Pool:
     def place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> SlotEvent:
         """Give a run to an idle process of its job, or to a new one now or later; return the event.
 
-        An idle process may be handed some of the `followers` ahead, the first ones first.
+        An idle process may be assigned some of the `followers` early, in order.
         """
         process = self._find_idle(run)
         if process is not None:
@@ -289,7 +289,7 @@ class Pool:
     def remove(self, process: JobProcess) -> None:
         """Remove a process that is gone or given up, after taking its last result."""
         process.close()
-        self._look_ahead.release_note(process.note)
+        self._early_runs.release_note(process.note)
         del self._processes[process.number]
         self._leaving.discard(process.number)
         self._idle.discard(process)
@@ -345,7 +345,7 @@ class Pool:
     def _fork(self, run: SlotRun) -> SlotEvent:
         """Request a process for a run, if a request is possible at all."""
         self._last_number += 1
-        note = None if run.needs_own_process else self._look_ahead.assign_note()
+        note = None if run.needs_own_process else self._early_runs.assign_note()
         try:
             process = JobProcess(
                 loop=self._loop,
@@ -357,7 +357,7 @@ class Pool:
                 stuck_seconds=self._options.stuck_seconds,
             )
         except OSError as error:
-            self._look_ahead.release_note(note)
+            self._early_runs.release_note(note)
             if self.make_room(run):
                 return SlotEvent.CROWDED
             run.exit = Exit(failure=Why.NO_PROCESS(why=str(error.strerror)))
@@ -371,7 +371,7 @@ class Pool:
         """Give a run to an idle process; the process's last run has no followers."""
         room = self._options.runs_per_process - process.runs_begun - 1
         runs = [run, *followers[: max(0, room - 1)]]
-        self._look_ahead.give(process, runs, last=room <= 0)
+        self._early_runs.give(process, runs, last=room <= 0)
         if any(follower.trigger.job_id != run.trigger.job_id for follower in runs[1:]):
             # Another slot may become free for them before this run has ended.
             self._loop.call_later(
@@ -383,7 +383,7 @@ class Pool:
         if batch is not None and process.batch is batch and batch.followers:
             if process.run is not None and process.run.trigger.run_id == batch.head:
                 self._slow.add(process.owner)
-            self._look_ahead.recall(process)
+            self._early_runs.recall(process)
 
     def _end_longest_idle(self, *, idle_for: float = 0) -> bool:
         return self._end(self._idle.take_oldest(idle_for))

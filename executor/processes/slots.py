@@ -1,9 +1,9 @@
 """The slots: starts, times, stops and finishes runs in job processes.
 
 `Slots` prepares runs, and opens, maintains and closes what they run in. `SlotRuns` has the runs
-that hold a slot or were handed ahead to a process: `run_life.SLOT_LIFE` says which events they may
-have, and their effects. It raises the events (stops, timeouts, what processes do) and, at its end,
-carries out the effects.
+that hold a slot or were assigned early: `run_life.SLOT_LIFE` says which events they may have, and
+their effects. It raises the events (stops, timeouts, what processes do) and, at its end, carries
+out the effects.
 
 Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
 of it is left: at its result if the process is clean and lives on, otherwise at exit.
@@ -51,7 +51,7 @@ from warren.executor.processes.endings import (
     timed_out,
 )
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions, SlotPool
-from warren.executor.processes.job_process import JobProcess, LookAhead, ProcessEvents, SlotRun
+from warren.executor.processes.job_process import EarlyRuns, JobProcess, ProcessEvents, SlotRun
 from warren.executor.processes.pool import IdleLimit, Pool
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
@@ -172,10 +172,10 @@ class SlotRuns:
             job_processes=options.confinement.limits.processes,
             host=Host(),
         )
-        self._look_ahead = LookAhead(
+        self._early_runs = EarlyRuns(
             notes_folder, options.batch_seconds, partial(self._happens, SlotEvent.NOT_BEGUN)
         )
-        self.pool = Pool(loop, supervisor, options, self._look_ahead, idle_limit, of_process)
+        self.pool = Pool(loop, supervisor, options, self._early_runs, idle_limit, of_process)
         #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
         self._effects: dict[InSlot, Callable[[SlotRun], None]] = {
@@ -217,21 +217,21 @@ class SlotRuns:
 
     def batch_size(self, owner: Owner) -> int:
         """Return how many runs a process of this owner may be given at once."""
-        return 1 if self.pool.is_slow(owner) else self._look_ahead.batch_size
+        return 1 if self.pool.is_slow(owner) else self._early_runs.batch_size
 
     def close(self) -> None:
         """Close the begin notes; no process is left that could write to one."""
-        self._look_ahead.close()
+        self._early_runs.close()
 
     # -- for the slots ------------------------------------------------------------------------
 
     def start(self, run: SlotRun, followers: Sequence[SlotRun]) -> None:
-        """Give a run a slot and a process, which may be handed some of the followers ahead."""
+        """Give a run a slot and a process, which may be assigned some followers early."""
         self._runs[run.trigger.run_id] = run
         self._happens(self.pool.place(run, followers), run)
         for follower in followers:
             if follower.process is not None:
-                self._happens(SlotEvent.HANDED_AHEAD, follower)
+                self._happens(SlotEvent.ASSIGNED_EARLY, follower)
 
     def refuse(self, run: SlotRun, why: Reason) -> None:
         """Give a run a slot in which it fails soon."""
@@ -254,21 +254,21 @@ class SlotRuns:
     def has_begun(self, run_id: int) -> bool:
         """Whether a run is known to have begun; its process may stall just before."""
         run = self._runs.get(run_id)
-        return run is None or self._look_ahead.has_begun(run)
+        return run is None or self._early_runs.has_begun(run)
 
     def recall(self, run_id: int) -> bool:
-        """Take back what was handed ahead with this run; return False if it is still ahead."""
-        run = self._runs.get(run_id) or self._look_ahead.get(run_id)
+        """Take back what was assigned early with this run; return False if this run still is."""
+        run = self._runs.get(run_id) or self._early_runs.get(run_id)
         if run is not None:
-            self._look_ahead.recall(run.process)
-        return not self.has_ahead(run_id)
+            self._early_runs.recall(run.process)
+        return not self.is_assigned_early(run_id)
 
-    def has_ahead(self, run_id: int) -> bool:
-        return self._look_ahead.get(run_id) is not None
+    def is_assigned_early(self, run_id: int) -> bool:
+        return self._early_runs.get(run_id) is not None
 
     def recall_all(self) -> None:
         for process in self.pool.all:
-            self._look_ahead.recall(process)
+            self._early_runs.recall(process)
 
     # -- what processes do --------------------------------------------------------------------
 
@@ -284,7 +284,7 @@ class SlotRuns:
     def _on_answer(self, process: JobProcess, answer: frames.FromJobProcess) -> None:
         run = process.run
         if isinstance(answer, frames.Withheld):
-            self._look_ahead.on_withheld(process, answer.batch)
+            self._early_runs.on_withheld(process, answer.batch)
         elif isinstance(answer, frames.Told):
             if run is not None and run.trigger.run_id == answer.run_id:
                 self._events.progressed(answer.run_id, answer.progress)
@@ -312,21 +312,21 @@ class SlotRuns:
             run.awaited.discard(call.number)
         elif call.number not in run.awaited:
             run.awaited.add(call.number)
-            self._look_ahead.recall(process)
+            self._early_runs.recall(process)
             self._events.ready()
 
     def _answered(self, process: JobProcess, result: frames.Result) -> SlotEvent:
         """Return what a result means for its run."""
         if result.will_end:
             return SlotEvent.ANSWERED_LAST
-        if self._look_ahead.has_next(process):
+        if self._early_runs.has_next(process):
             return SlotEvent.WENT_ON
         return SlotEvent.ANSWERED_LATE if process.is_ending else SlotEvent.ANSWERED
 
     def _on_misuse(self, process: JobProcess, why: Reason) -> None:
         """End a process that wrote something other than a result to its channel, and its run."""
         self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
-        self._look_ahead.recall(process)
+        self._early_runs.recall(process)
         if process.run is None:
             self.pool.stop_idle(process)
         elif process.run.result is None:
@@ -367,7 +367,7 @@ class SlotRuns:
         is_untaken: bool = False,
     ) -> None:
         """Handle the end of a process that is removed, for all the runs that it had."""
-        never_began = self._look_ahead.never_began(process) or is_untaken
+        never_began = self._early_runs.never_began(process) or is_untaken
         run = process.run
         if run is None:
             self.place_waiting()
@@ -381,7 +381,7 @@ class SlotRuns:
             else:
                 event = SlotEvent.EXITED
             self._happens(event, run)
-        while self._look_ahead.has_next(process):
+        while self._early_runs.has_next(process):
             # It has begun them, and their answers were lost.
             follower = self._reach_next_of(process)
             follower.exit = exit_
@@ -389,13 +389,13 @@ class SlotRuns:
             self._happens(SlotEvent.EXITED, follower)
 
     def _reach_next_of(self, process: JobProcess) -> SlotRun:
-        run = self._look_ahead.reach_next(process)
+        run = self._early_runs.reach_next(process)
         self._happens(SlotEvent.REACHED, run)
         return run
 
     def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
         if run.stop is None:
-            self._look_ahead.recall(run.process)  # it may have ended, or not begun: then it is GONE
+            self._early_runs.recall(run.process)  # it may have ended, or not begun: then it is GONE
             run.stop, run.grace_seconds = stop, grace_seconds
             self._happens(SlotEvent.STOP, run)
 
@@ -457,7 +457,7 @@ class SlotRuns:
     def _wait_for_exit(self, run: SlotRun) -> None:
         assert run.process is not None
         run.process.expect_exit(self._grace_seconds)
-        self._look_ahead.recall(run.process)
+        self._early_runs.recall(run.process)
 
     def _ask_to_exit(self, run: SlotRun) -> None:
         assert run.process is not None
@@ -652,11 +652,11 @@ class Slots(SlotPool):
         """Whether a run is known to have begun; its process may stall just before."""
         return self._runs.has_begun(run_id)
 
-    def has_ahead(self, run_id: int) -> bool:
-        return self._runs.has_ahead(run_id)
+    def is_assigned_early(self, run_id: int) -> bool:
+        return self._runs.is_assigned_early(run_id)
 
     def recall(self, run_id: int) -> bool:
-        """Take back what was given with this run; return False if it is still ahead."""
+        """Take back what was assigned early with this run; return False if this run still is."""
         return self._runs.recall(run_id)
 
     def recall_all(self) -> None:

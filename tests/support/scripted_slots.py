@@ -36,7 +36,7 @@ class ScriptedSlots(SlotPool):
         self.started: list[Trigger] = []
         self.stopped: list[tuple[int, str]] = []
         self.cut_offs: list[int] = []
-        #: How many times everything handed ahead was taken back.
+        #: How many times everything assigned early was taken back.
         self.recalls = 0
         self.running: dict[int, Trigger] = {}
         #: Runs that have ended and whose logs are still on their way.

@@ -59,7 +59,7 @@ class SlotHarness:
         self.loop = MovedLoop()
         self.log_folder = log_folder or folder / "logs"
         self.logs = RunLogs(self.log_folder, cap_bytes)
-        #: Whether each run that has started was handed ahead, in the order of their starts.
+        #: Whether each run that has started was assigned early, in the order of their starts.
         self.started: dict[int, bool] = {}
         self.finished: dict[int, Finished] = {}
         self.returned: list[int] = []
@@ -126,7 +126,7 @@ class SlotHarness:
         return trigger.run_id
 
     def start_batch(self, handler: str, params: Sequence[str], **fields: Any) -> list[int]:
-        """Start a run with all others handed ahead; the job must have an idle process."""
+        """Start a run with all others assigned early; the job must have an idle process."""
         head, *followers = [self.trigger(handler, param, **fields) for param in params]
         self.slots.start(head, *followers)
         return [trigger.run_id for trigger in (head, *followers)]

@@ -108,7 +108,7 @@ def waits(context):
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotHarness]:
     folder = tmp_path_factory.mktemp("calls")
-    # However long a run has to wait, its process goes on with the runs that it was handed ahead.
+    # However long a run has to wait, its process goes on with the runs that it was assigned early.
     harness = SlotHarness(folder, SOURCE, batch_seconds=600).open()
     yield harness
     harness.close()

@@ -20,7 +20,7 @@ TABLES = pytest.mark.parametrize(
     ("table", "phases", "firsts", "events", "effects"),
     [
         (LIFE, Phase, {Phase.WAITING}, Event, Do),
-        # A run is handed ahead when another is given to a process.
+        # A run is assigned early when another is given to a process.
         (SLOT_LIFE, SlotPhase, {SlotPhase.QUEUED}, SlotEvent, InSlot),
     ],
     ids=["executor", "slot"],
@@ -63,9 +63,9 @@ def test_a_run_that_is_gone_stays_so_without_any_effect() -> None:
 
 def test_a_run_can_be_stopped_as_long_as_it_is_there() -> None:
     assert {phase for phase, events in LIFE.items() if Event.STOP not in events} == {Phase.GONE}
-    # One that was handed ahead is taken back first.
+    # One that was assigned early is taken back first.
     assert {phase for phase, events in SLOT_LIFE.items() if SlotEvent.STOP not in events} == {
-        SlotPhase.AHEAD
+        SlotPhase.ASSIGNED_EARLY
     }
 
 

@@ -237,16 +237,16 @@ def test_lanes_are_served_in_turn_however_much_waits_in_one() -> None:
     assert first_four == [1, 200, 300, 2]
 
 
-def test_job_whose_run_was_taken_ahead_starts_no_other() -> None:
+def test_job_whose_run_was_assigned_early_starts_no_other() -> None:
     lanes = Lanes(LANE_LIMIT)
     for run_id, job_id in ((1, 1), (2, 2), (3, 2), (4, 3)):
         lanes.offer(trigger(run_id, job_id=job_id))
     lanes.next()
 
-    ahead = [taken.run_id for taken in lanes.take_ahead(1, lambda _: True)]
+    early = [taken.run_id for taken in lanes.assign_early(1, lambda _: True)]
     lanes.offer(trigger(5, job_id=2))
 
-    assert ahead == [2]
+    assert early == [2]
     assert take_all(lanes) == [4]
     lanes.go_on(2, 2)
     assert take_all(lanes) == []
@@ -254,35 +254,35 @@ def test_job_whose_run_was_taken_ahead_starts_no_other() -> None:
     assert take_all(lanes) == [3]
 
 
-def test_run_that_was_taken_ahead_and_comes_back_is_next() -> None:
+def test_run_that_was_assigned_early_and_comes_back_is_next() -> None:
     lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3, 4):
         lanes.offer(trigger(run_id, job_id=run_id))
 
-    back = list(lanes.take_ahead(2, lambda _: True))
+    back = list(lanes.assign_early(2, lambda _: True))
     for taken in reversed(back):
         lanes.hand_back(taken)
 
     assert take_all(lanes) == [1, 2, 3, 4]
 
 
-def test_runs_are_taken_ahead_in_their_order_up_to_the_first_that_does_not_fit() -> None:
+def test_runs_are_assigned_early_in_their_order_up_to_the_first_that_does_not_fit() -> None:
     lanes = Lanes(LANE_LIMIT)
     for run_id in (1, 2, 3, 4):
         lanes.offer(trigger(run_id, job_id=run_id))
     lanes.drop(1, 1)
 
-    ahead = [taken.run_id for taken in lanes.take_ahead(9, lambda one: one.run_id != 3)]
+    early = [taken.run_id for taken in lanes.assign_early(9, lambda one: one.run_id != 3)]
 
-    assert ahead == [2]
+    assert early == [2]
     assert take_all(lanes) == [3, 4]
 
 
-def test_run_that_was_taken_ahead_and_dropped_holds_up_nothing() -> None:
+def test_run_that_was_assigned_early_and_dropped_holds_up_nothing() -> None:
     lanes = Lanes(LANE_LIMIT)
     lanes.offer(trigger(1))
     lanes.offer(trigger(2))
-    (taken,) = lanes.take_ahead(9, lambda _: True)
+    (taken,) = lanes.assign_early(9, lambda _: True)
 
     lanes.drop(1, 1)
     lanes.hand_back(taken)

@@ -1,17 +1,17 @@
 from pathlib import Path
 
 from warren.executor.begin_notes import Batch, BeginNote
-from warren.executor.processes.job_process import LookAhead
+from warren.executor.processes.job_process import EarlyRuns
 
 
 def handed(folder: Path, *run_ids: int) -> tuple[Batch, BeginNote]:
     """Return a batch and the process's side of its note, which tells of run 1 until then."""
-    look_ahead = LookAhead(folder, 0.005, lambda _run: None)
-    note = look_ahead.assign_note()
+    early_runs = EarlyRuns(folder, 0.005, lambda _run: None)
+    note = early_runs.assign_note()
     assert note is not None
     process = BeginNote(note)
     process.write(1)
-    batch = look_ahead.new_batch(note, run_ids)
+    batch = early_runs.new_batch(note, run_ids)
     assert batch is not None
     return batch, process
 

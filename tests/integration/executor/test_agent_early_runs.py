@@ -39,7 +39,7 @@ FIRST, BLOCKER, HEAD, SECOND, THIRD = 1, 2, 3, 4, 5
 
 
 class Line:
-    """One job whose process has HEAD, and SECOND and THIRD ahead; `params` are files they await.
+    """One job whose process has HEAD, and SECOND and THIRD early; `params` are files they await.
 
     If `is_mixed`, each run is of a job of its own, and their handler's processes serve all of them.
     """
