@@ -129,6 +129,7 @@ class JudgedFlow:
         graph: its graph.
         fired: the nodes that begin, by id, and their runs.
         over: the rows of the nodes that are over now.
+        retold: the rows of nodes that were bypassed, with the reason that they have now.
         untold: of those, the ones whose failure no run tells: id, name and reason.
         end: how the flow ended; None = a node is open.
 
@@ -155,6 +156,7 @@ class JudgedFlow:
         self.run = run
         self.fired: list[tuple[int, list[NewRun]]] = []
         self.over: list[dict[str, Any]] = []
+        self.retold: list[dict[str, Any]] = []
         self.untold: list[tuple[int, str, str]] = []
         self.graph = graph
         self._nodes = {state.node: state for state in nodes}
@@ -190,7 +192,17 @@ class JudgedFlow:
         return has_elements or state.shards == BROADCAST or len(end.results) > 1
 
     def _bypass(self, name: str, false: FalseEdge | None) -> None:
-        self._note(name, NodeEnd(Outcome.BYPASSED, explanation(_why_bypassed(false))))
+        end = NodeEnd(Outcome.BYPASSED, explanation(_why_bypassed(false)))
+        state = self._nodes.get(name)
+        if state is None:
+            return
+        if state.outcome is None:
+            self._note(name, end)
+        elif state.outcome == flow_nodes.BYPASSED and false and false.before in self._ended:
+            self._ended[name] = end
+            if self._values is not None:
+                self._values[name] = _value(end)
+            self.retold.append({"id": state.id, "reason": end.reason.text, "why": end.reason.why})
 
     def _begin(self, node: Node) -> Outcome | None:
         """Make the runs of a node; return its outcome if it is over without one."""

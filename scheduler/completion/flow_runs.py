@@ -373,6 +373,7 @@ class FlowRuns:
         )
         over = [row for flow in judged for row in flow.over]
         flow_nodes.end(session, sorted(over, key=lambda row: int(row["id"])))
+        flow_nodes.tell_anew(session, [row for flow in judged for row in flow.retold])
         store_node_alarms(session, judged, self._alarm_defaults, now_ms=now_ms)
         for flow in judged:
             if flow.end is not None and flow.run.status not in FINAL:

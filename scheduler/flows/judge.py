@@ -30,7 +30,7 @@ States = Mapping[str, Outcome | None]
 class FalseEdge:
     """Why a node can no longer run: the node before it, what became of it, and what was needed.
 
-    For a node with `join: any`, this is the first of its edges, which are all false.
+    This is the first of its edges that are false, as they are written.
     """
 
     before: str
@@ -81,7 +81,8 @@ def judge(
         begin: called for each node whose edges let it run, when all nodes that it may name are
             over; returns None if it runs, or how it ended at once: by its condition, an error or
             an empty list.
-        bypass: called for each node that is bypassed, before any node begins that may name it.
+        bypass: called for each node that is bypassed, before any node begins that may name it; also
+            for those that were, because another of their edges may be the first that is false now.
         forced: the nodes that run whatever became of those before them.
         stopped: whether no more nodes may run.
 
@@ -89,12 +90,16 @@ def judge(
     verdict = Verdict()
     known = dict(states)
     for name in graph.order:
-        if name in known:
+        was_bypassed = known.get(name) is Outcome.BYPASSED and name not in forced
+        if name in known and not was_bypassed:
             continue
         node = graph.nodes[name]
         edges = list(_edges(node, known))
         false = None if stopped else _false_edge(node, edges, known)
-        if not stopped and (name in forced or _runs(node.join, edges)):
+        if was_bypassed:
+            if false:
+                bypass(name, false)
+        elif not stopped and (name in forced or _runs(node.join, edges)):
             known[name] = outcome = begin(node)
             if outcome is None:
                 verdict.fire.append(name)
@@ -150,7 +155,7 @@ def _runs(join: Join, edges: list[bool | None]) -> bool:
 
 def _false_edge(node: Node, edges: list[bool | None], known: States) -> FalseEdge | None:
     """Return an edge that keeps a node from ever running; None if it still can."""
-    if False not in edges or (node.join is Join.ANY and None in edges):
+    if False not in edges or (node.join is Join.ANY and edges.count(False) < len(edges)):
         return None
     before, condition = list(node.after.items())[edges.index(False)]
     outcome = known[before]

@@ -25,6 +25,7 @@ BROADCAST = 0
 NEW = 0
 
 _IS_OPEN = f"{FlowNode.outcome.expression} IS NULL"
+_IS_BYPASSED = f"{FlowNode.outcome.expression} = '{BYPASSED}'"
 _IS_WAITING = f"{_IS_OPEN} AND {FlowNode.begun_at.expression} IS NULL"
 
 
@@ -185,6 +186,11 @@ def begin(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
 def end(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
     """Set the outcomes of nodes that have none; all rows must have the same keys."""
     return update_each(session, FlowNode, rows, guard=Guard(_IS_OPEN)) if rows else 0
+
+
+def tell_anew(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
+    """Set the `reason` and `why` of nodes that were bypassed."""
+    return update_each(session, FlowNode, rows, guard=Guard(_IS_BYPASSED)) if rows else 0
 
 
 # -- open flows -------------------------------------------------------------------------------

@@ -170,6 +170,43 @@ def test_a_bypassed_node_has_an_outcome_whenever_it_was_bypassed(
     assert last.param == "x ended FAILED, and success was needed"
 
 
+@pytest.mark.parametrize("order", [*permutations(["x", "y", "z"])], ids=" ".join)
+def test_the_reason_of_a_bypassed_node_does_not_depend_on_the_order_of_ends(
+    cluster: Cluster, order: tuple[str, ...]
+) -> None:
+    nodes = {
+        **{name: {"job": "a"} for name in ("x", "y", "z")},
+        "all": {"job": "a", "after": {"x": "always", "y": "success", "z": "failure"}},
+        "any": {"job": "a", "after": {"x": "failure", "y": "success"}, "join": "any"},
+        "behind": {"job": "a", "after": ["z", "all"]},
+        "picky": {
+            "job": "a",
+            "after": {"y": "failure", "x": "always"},
+            "if": "y.outcome == 'LOST'",
+        },
+        "last": {
+            "job": "a",
+            "after": dict.fromkeys(("x", "y", "z", "all"), "always"),
+            "param_template": "{{ all.reason }}",
+        },
+    }
+    cluster.apply(job("a", retries=0), flow("nightly", nodes))
+    run_id = opened(cluster, "nightly")
+
+    for node in order:
+        end_node(cluster, run_id, node, status=FAILED if node == "y" else SUCCEEDED)
+
+    rows = nodes_of(cluster, run_id).values()
+    assert {row.node: row.reason for row in rows if row.outcome == "BYPASSED"} == {
+        "all": "y ended FAILED, and success was needed",
+        "any": "x ended SUCCEEDED, and failure was needed",
+        "behind": "all ended BYPASSED, and success was needed",
+        "picky": "its condition is false",
+    }
+    [last] = runs_of(cluster, run_id, "last")
+    assert last.param == "y ended FAILED, and success was needed"
+
+
 def test_an_empty_list_is_a_success_without_a_run(cluster: Cluster) -> None:
     run_id = first_then(
         cluster,
