@@ -42,9 +42,10 @@ def webhook_of(url: str | None, when: str | None) -> RunWebhook:
 def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
     """Return the values of an app's row for its targets and webhook, by attribute.
 
-    Without a secret, the one that is stored stays.
+    Without a secret, the one that is stored stays, unless the webhook takes none.
     """
-    secret = {"alarm_secret": alarm.secret} if alarm.secret else {}
+    is_set = alarm.secret or not takes_secret(alarm)
+    secret = {"alarm_secret": alarm.secret} if is_set else {}
     return secret | {
         "alarm_email": ",".join(alarm.emails),
         "alarm_webhook": alarm.webhook,
@@ -103,13 +104,14 @@ def target_problems(targets: AlarmTargets) -> Iterator[Problem]:
     elif targets.style and targets.style not in STYLES:
         yield unknown_word("alarm/style", Word.STYLE, targets.style, STYLES, Code.UNKNOWN_STYLE)
 
-    if targets.secret and not _takes_secret(targets):
+    if targets.secret and not takes_secret(targets):
         yield Problem(Code.SIGNING_ALONE, "alarm/secret", known=", ".join(SIGNED))
     elif not is_sound_secret(targets.secret):
         yield Problem(Code.SIGNING, "alarm/secret", most=MAX_SECRET_LENGTH)
 
 
-def _takes_secret(targets: AlarmTargets) -> bool:
+def takes_secret(targets: AlarmTargets) -> bool:
+    """Whether the webhook is that of a robot that may require a signature."""
     return bool(targets.webhook) and style_of(targets.webhook, targets.style) in SIGNED
 
 

@@ -391,9 +391,6 @@ class JobChanges:
         job, anchor_ms = edit.job, _anchor_of(edit)
         for name, value in columns_of(edit.spec, edit.fields).items():
             setattr(job, name, value)
-        is_elsewhere = any(field.name == "alarm_webhook" for field in edit.fields)
-        if is_elsewhere and not edit.spec.alarm_secret:
-            job.alarm_secret = None  # it belonged to the other webhook
         job.update_time = at(now_ms)
         if edit.clears_stop:
             self._schedules.clear_stop(job)

@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
 
+from warren.scheduler.alarms.targets import takes_secret
 from warren.scheduler.commands.scripts import has_script, script_change
 from warren.scheduler.jobs.audit_records import (
     differences,
@@ -72,7 +73,7 @@ def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
 
     A schedule that changes follows the newest rule from then on; with `moves`, any does.
     """
-    fields = changed(job, spec)
+    fields = _changed(job, spec)
     reschedules = moves or _reschedules(job, spec, fields)
     if reschedules:
         spec = spec.by_rule(NEWEST_RULE)
@@ -110,7 +111,7 @@ def is_as_described(job: Job, spec: JobSpec) -> bool:
 
     A job whose schedule ended by itself and that is to be stopped may still have runs to cancel.
     """
-    if changed(job, spec) or not has_script(job, spec):
+    if _changed(job, spec) or not has_script(job, spec):
         return False
     is_enabled = job.is_enabled == 1
     if spec.enabled is None:
@@ -118,6 +119,16 @@ def is_as_described(job: Job, spec: JobSpec) -> bool:
     if spec.enabled:
         return is_enabled or not may_start(job)
     return not is_enabled and is_by_person(job)
+
+
+def _changed(job: Job, spec: JobSpec) -> list[Field]:
+    """Return the fields that a spec changes, with a secret that belongs to another webhook."""
+    fields = changed(job, spec)
+    if job.alarm_secret and not spec.alarm_secret:
+        is_elsewhere = job.alarm_webhook != spec.alarm_webhook
+        if is_elsewhere or not takes_secret(spec.alarm):
+            fields.append(FIELDS["alarm_secret"])
+    return fields
 
 
 def _clears_stop(job: Job, changing: Sequence[Field], *, reschedules: bool) -> bool:

@@ -91,9 +91,9 @@ class Secret(Text):
         """Return nothing."""
         return ""
 
-    def change(self, _before: str, _after: str) -> tuple[str, str]:
-        """Return that there is another one."""
-        return "***", "***"
+    def change(self, _before: str, after: str) -> tuple[str, str]:
+        """Return that there is another one, or none any more."""
+        return "***", "***" if after else "none"
 
 
 class Texts(Text):

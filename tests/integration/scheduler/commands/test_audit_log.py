@@ -117,7 +117,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "retry_delay": 9,
         "route": "ROUND",
         "process": "fresh",
-        "alarm_style": "slack",
+        "alarm_style": "feishu",
         "param": "p",
         "param_template": "{{ run_date }}",
         "expect": Expectations(start_within="5m"),
@@ -134,6 +134,7 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         "tags": ("night",),
         "alarm_emails": ("ops@example.com",),
         "alarm_webhook": secret,
+        "alarm_secret": "SEChush",
         "webhook_url": secret,
         "webhook_when": "success",
     }
@@ -148,10 +149,9 @@ def test_all_that_a_job_is_set_to_is_kept_when_it_is_made_and_when_it_is_deleted
         if entry.name == "reports/nightly"
     )
     columns = Job.__mapper__.columns
-    written = {columns[field.column].name for field in WRITTEN} - {"alarm_secret"}
-    assert written <= made.keys() == deleted.keys()
+    assert {columns[field.column].name for field in WRITTEN} <= made.keys() == deleted.keys()
     assert (made["retry_delay"], made["process"]) == (9, "fresh")
-    assert (made["alarm_style"], made["alarm_webhook"]) == ("slack", "***")
+    assert (made["alarm_webhook"], made["alarm_secret"]) == ("***", "***")
     assert (made["webhook_when"], made["webhook_url"]) == ("success", "***")
 
 

@@ -14,7 +14,7 @@ from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.spec import FIELDS
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
-from warren.sql.models import Job
+from warren.sql.models import App, Job
 
 JOB = {
     "handler": "report.daily",
@@ -431,6 +431,33 @@ def test_a_secret_that_is_given_again_stays_with_another_webhook(
         assert answer.status_code == 200, answer.text
         stored = rows.database.read(lambda session: session.scalars(select(Job.alarm_secret)).one())
         assert stored == "SEChush"
+
+
+def test_a_secret_goes_when_nothing_is_signed_with_it_any_more(admin: Program, rows: Rows) -> None:
+    url = "https://robots.example.com/1"
+    robot = {"webhook": url, "style": "feishu", "secret": "SEChush"}
+
+    def apply(alarm: dict[str, str]) -> str:
+        job = JOB | {"name": "nightly", "app": "reports", "alarm": alarm}
+        file = {"apps": [{"name": "reports", "alarm": alarm}], "jobs": [job]}
+        answer = admin.post("/apply", file)
+        assert answer.status_code == 200, answer.text
+        return answer.text
+
+    for alarm in ({"webhook": url, "style": "slack"}, {"webhook": url}, {}):
+        apply(robot)
+
+        told = apply(alarm)
+
+        for column in (Job.alarm_secret, App.alarm_secret):
+            stored = rows.database.read(lambda s, c=column: list(s.scalars(select(c))))
+            assert not any(stored), alarm
+        assert "alarm secret: *** -> none" in told
+        entries = rows.database.read(lambda s: audit_log.listing(s, AuditFilter(limit=2)))
+        for entry in entries:
+            before, after = json.loads(entry.before or ""), json.loads(entry.after or "")
+            assert (before["alarm_secret"], after["alarm_secret"] or "") == ("***", ""), entry
+            assert "SEC" not in f"{before}{after}"
 
 
 def test_the_next_due_times_are_told(admin: Program) -> None:
