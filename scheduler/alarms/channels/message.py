@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import singledispatch
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -301,6 +301,17 @@ _HOSTS = {
     "qyapi.weixin.qq.com": "wecom",
     "hooks.slack.com": "slack",
 }
+#: The codes with which robots refuse what they would refuse again, by their pages: a missing
+#: keyword, a wrong signature, address or token, a text that is not allowed, a robot or group that
+#: is gone. Feishu's 9499 is not one of them, as it may also mean too many requests.
+_FOR_GOOD = {
+    "dingtalk": {
+        *(310000, 300001, 300005, 400013, 400101, 400102, 400105, 400106),
+        *(430101, 430102, 430103, 430104),
+    },
+    "feishu": {19001, 19002, 19021, 19022, 19024},
+    "wecom": {93000},
+}
 #: The hosts of Power Automate, whose workflows post cards into Teams, and of the older connectors.
 _TEAMS_HOSTS = (".logic.azure.com", ".api.powerplatform.com", ".webhook.office.com")
 _TEAMS_PATH = re.compile(r"/(workflows|webhookb2)/")
@@ -314,11 +325,14 @@ def style_of(url: str, style: str = "") -> str:
     """Return the given style, else that of the URL's host."""
     if style:
         return style
-    parts = urlsplit(url)
-    host = (parts.hostname or "").lower()
-    if host.endswith(_TEAMS_HOSTS) and _TEAMS_PATH.search(parts.path):
+    host = _host(url)
+    if host.endswith(_TEAMS_HOSTS) and _TEAMS_PATH.search(urlsplit(url).path):
         return "teams"
     return _HOSTS.get(host, GENERIC)
+
+
+def _host(url: str) -> str:
+    return (urlsplit(url).hostname or "").lower()
 
 
 def webhook_body(style: str, message: Message, alarm_id: int) -> bytes:
@@ -342,26 +356,36 @@ def signed_body(style: str, body: bytes, secret: str, now: float) -> tuple[bytes
     return msgspec.json.encode(own | msgspec.json.decode(body, type=dict[str, Any])), ""
 
 
-def webhook_refusal(style: str, answer: bytes) -> str:
-    """Return the error that a service reports with status 200, or "".
+class Refusal(NamedTuple):
+    """What a service reports with status 200; `is_final` if it would refuse the same again."""
+
+    words: str = ""
+    is_final: bool = False
+
+
+def webhook_refusal(style: str, url: str, answer: bytes) -> Refusal:
+    """Return the error that a service reports with status 200; without words if there is none.
 
     DingTalk and WeCom send `errcode`, Feishu `code`; anything but 0 is an error. Only the code is
     repeated, and only if it is a number: whoever chose the URL may see it, and the URL may lead to
-    an internal service.
+    an internal service. What the service's own host says besides is no secret.
     """
-    if style not in ("dingtalk", "feishu", "wecom"):
-        return ""
+    if style not in _FOR_GOOD:
+        return Refusal()
     try:
         body = msgspec.json.decode(answer)
     except (ValueError, RecursionError):
-        return "its answer is not JSON"
+        return Refusal("its answer is not JSON")
     if not isinstance(body, dict):
-        return "its answer is not a JSON object"
+        return Refusal("its answer is not a JSON object")
     code = next((body[key] for key in ("errcode", "code", "StatusCode") if key in body), None)
     if code == 0:
-        return ""
-    is_number = isinstance(code, int) and abs(code) <= _LARGEST_CODE
-    return f"it answered code {code}" if is_number else "its answer has no code 0"
+        return Refusal()
+    if not isinstance(code, int) or abs(code) > _LARGEST_CODE:
+        return Refusal("its answer has no code 0")
+    text = body.get("errmsg") or body.get("msg") if style == _HOSTS.get(_host(url)) else None
+    words = f"it answered code {code}" + (f": {text}" if isinstance(text, str) else "")
+    return Refusal(words, code in _FOR_GOOD[style])
 
 
 def _generic(message: Message, alarm_id: int) -> dict[str, Any]:

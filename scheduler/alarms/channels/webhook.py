@@ -1,6 +1,6 @@
 """Webhooks: alarms, and signed calls at the ends of runs, each one POST to a checked address.
 
-Redirects are not followed. Of an answer, only its status and a chat service's code are kept.
+Redirects are not followed. Of an answer, only its status is kept, and how a chat service refuses.
 Signatures follow https://www.standardwebhooks.com/.
 """
 
@@ -99,8 +99,9 @@ class Webhook:
         if alarm.channel in SIGNED and (secret := self._secret_of(alarm)):
             body, query = signed_body(alarm.channel, body, secret, self._now())
         answer = self.post(alarm.target, body, query=query)
-        if words := webhook_refusal(alarm.channel, answer.body):
-            raise OSError(words)
+        refusal = webhook_refusal(alarm.channel, alarm.target, answer.body)
+        if refusal.words:
+            raise (RefusedForGood if refusal.is_final else OSError)(refusal.words)
         return answer.in_words()
 
     def post(

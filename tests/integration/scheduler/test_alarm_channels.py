@@ -218,8 +218,13 @@ class TestWebhook:
         with WebhookServer() as hook:
             hook.answer = b'{"errcode":310000,"errmsg":"keywords not in content"}'
 
-            with pytest.raises(OSError, match=r"^it answered code 310000$"):
+            with pytest.raises(RefusedForGood, match=r"^it answered code 310000$"):
                 Webhook().send(alarm(hook.url, "dingtalk"), SAID)
+
+            hook.answer = b'{"errcode":410100,"errmsg":"too fast"}'
+            with pytest.raises(OSError, match=r"^it answered code 410100$") as limited:
+                Webhook().send(alarm(hook.url, "dingtalk"), SAID)
+            assert not isinstance(limited.value, RefusedForGood)
 
     def test_a_name_that_leads_to_a_link_local_address_is_refused_before_it_is_called(
         self, monkeypatch: pytest.MonkeyPatch

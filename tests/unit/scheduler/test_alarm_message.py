@@ -310,10 +310,32 @@ class TestBodies:
     def test_a_refusal_with_status_200_is_understood(
         self, style: str, answer: str, words: str
     ) -> None:
-        complaint = webhook_refusal(style, answer.encode())
+        complaint = webhook_refusal(style, "https://10.0.0.1/x", answer.encode()).words
 
         assert words in complaint
         assert bool(words) == bool(complaint)
+
+    def test_what_a_robot_would_refuse_again_is_final_and_told_with_its_words(self) -> None:
+        keyword = '{"errcode":310000,"errmsg":"keywords not in content"}'
+        cases = [
+            ("dingtalk", "oapi.dingtalk.com", keyword, "310000: keywords not in content", True),
+            ("dingtalk", "10.0.0.1", keyword, "310000", True),
+            ("dingtalk", "open.feishu.cn", keyword, "310000", True),
+            ("dingtalk", "oapi.dingtalk.com", '{"errcode":410100}', "410100", False),
+            ("dingtalk", "oapi.dingtalk.com", '{"errcode":130101}', "130101", False),
+            ("dingtalk", "oapi.dingtalk.com", '{"errcode":-1,"errmsg":"busy"}', "-1: busy", False),
+            ("feishu", "open.larksuite.com", '{"code":19021,"msg":"sign"}', "19021: sign", True),
+            ("feishu", "open.feishu.cn", '{"code":19024,"msg":["x"]}', "19024", True),
+            ("feishu", "open.feishu.cn", '{"code":11232,"msg":"limited"}', "11232: limited", False),
+            ("feishu", "open.feishu.cn", '{"code":9499}', "9499", False),
+            ("wecom", "qyapi.weixin.qq.com", '{"errcode":93000}', "93000", True),
+            ("wecom", "qyapi.weixin.qq.com", '{"errcode":45009}', "45009", False),
+        ]
+
+        for style, host, answer, words, is_final in cases:
+            refusal = webhook_refusal(style, f"https://{host}/x", answer.encode())
+
+            assert refusal == (f"it answered code {words}", is_final), (style, host, answer)
 
     @pytest.mark.parametrize("style", ["dingtalk", "feishu", "wecom"])
     @pytest.mark.parametrize(
@@ -327,7 +349,7 @@ class TestBodies:
         ],
     )
     def test_of_an_answer_nothing_is_told_but_a_short_number(self, style: str, answer: str) -> None:
-        complaint = webhook_refusal(style, answer.encode())
+        complaint = webhook_refusal(style, "https://10.0.0.1/x", answer.encode()).words
 
         assert complaint.startswith(("it answered ", "its answer "))
         assert "inner" not in complaint
