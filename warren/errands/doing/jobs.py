@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -200,15 +201,21 @@ def _say_why(
                 }
             )
         return
-    lines = [
-        (
-            local(fate.nominal_ms, zone),
-            local(fate.tick_ms, zone) if fate.tick_ms is not None else "left out",
-            str(fate.why).strip() if fate.why else "",
-        )
-        for fate in fates
-    ]
+    alike = groupby(fates, lambda fate: (fate.tick_ms, str(fate.why or "").strip()))
+    lines = [_fate_line(list(those), tick_ms, why, zone) for (tick_ms, why), those in alike]
     desk.table(("meant", "fires at", "why"), lines, "it never fires on its own")
+
+
+def _fate_line(
+    those: Sequence[Fate], tick_ms: int | None, why: str, zone: ZoneInfo
+) -> tuple[str, str, str]:
+    """Return the line of a time, or of times one after the other that are left out alike."""
+    first, last = (local(fate.nominal_ms, zone) for fate in (those[0], those[-1]))
+    if tick_ms is not None:
+        return first, local(tick_ms, zone), why
+    if len(those) == 1:
+        return first, "left out", why
+    return f"{first} to {last}", f"left out, {len(those)} times", why
 
 
 def follow_rules(

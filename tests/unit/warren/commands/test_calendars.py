@@ -1,6 +1,7 @@
 """`warren calendars`, and what a job file says of calendars and finer schedules."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -112,6 +113,24 @@ def test_a_changed_calendar_lists_what_it_moves_before_it_asks(
     assert [one["version"] for one in kept] == [1]
     assert [one["version"] for one in lines(warren("calendars", "list", "--json"))] == [2]
     assert "a day off in calendar 'acme' Typhoon" in told.output
+
+
+def test_times_that_are_left_out_alike_are_one_line(warren: Callable[..., Result]) -> None:
+    narrow = """
+apps: [{name: mails}]
+jobs:
+  - {name: hourly, app: mails, handler: h,
+     schedule: {cron: "0 0 * * * ?", window: "08:00-09:30", timezone: UTC}}
+"""
+    warren("jobs", "apply", "-", given=narrow)
+
+    told = warren("jobs", "next", "hourly", "--count", "3", "--why")
+    each = lines(warren("jobs", "next", "hourly", "--count", "3", "--why", "--json"))
+
+    words = "left out, 22 times       outside of the window 08:00-09:30"
+    between, *_ = [line for line in told.output.splitlines() if words in line]
+    assert re.match(r"\d{4}-\d\d-\d\d 10:00:00 UTC to \d{4}-\d\d-\d\d 07:00:00 UTC  ", between)
+    assert len(each) > 2 * len(told.output.splitlines())
 
 
 def test_a_year_says_its_special_days(warren: Callable[..., Result]) -> None:
