@@ -693,8 +693,10 @@ def _raise(
 ) -> None:
     if not wrong:
         return
+    # What is wrong with the defaults is found in each job.
+    once = {(problem.line.file, problem.line, problem.text): problem for problem in wrong}
     ordered = sorted(
-        wrong, key=lambda problem: (order.get(problem.line.file, len(order)), problem.line)
+        once.values(), key=lambda problem: (order.get(problem.line.file, len(order)), problem.line)
     )
     lines = [f"{at(problem.line)}: {problem.text}" for problem in ordered[:MAX_PROBLEMS]]
     if len(ordered) > MAX_PROBLEMS:

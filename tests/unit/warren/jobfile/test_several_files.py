@@ -47,6 +47,20 @@ def test_defaults_hold_for_the_jobs_of_a_file_unless_they_say_otherwise() -> Non
     ]
 
 
+def test_what_is_wrong_with_the_defaults_is_told_once() -> None:
+    jobs = "jobs: [{name: a, handler: h}, {name: b, handler: h}, {name: c, handler: h}]\n"
+    for default in ("app: bad name!", "app: 7", "app: [x]", "app: mails, retries: x"):
+        with pytest.raises(JobFileError) as refused:
+            read(f"{jobs}defaults: {{{default}}}\n")
+        [line] = refused.value.lines
+        assert line.startswith("1.yaml:2: expected "), line
+        assert len(refused.value.problems) == 1
+
+    with pytest.raises(JobFileError) as unknown:
+        read(f"{jobs}defaults: {{app: nobody}}\n").check_apps([])
+    assert unknown.value.lines == ("1.yaml:2: unknown app 'nobody'; name it under 'apps'",)
+
+
 def test_a_later_file_replaces_single_fields_as_a_whole() -> None:
     prod = """\
 apps: [{name: reports, title: In production}]
