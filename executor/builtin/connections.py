@@ -13,7 +13,14 @@ from typing import Any
 import httpcore
 import httpx
 
-from warren.executor.builtin.hosts import HostRefused, HostRules
+from warren.broker.destinations import AddressRefused, Destinations
+
+
+class HttpHosts(Destinations):
+    """The hosts that `warren.http` may call."""
+
+    setting = "WARREN_HTTP_HOSTS"
+    without_list = "public addresses"
 
 
 class Deadline:
@@ -42,7 +49,7 @@ class Deadline:
 class CheckedTransport(httpx.HTTPTransport):
     """A transport without proxies that connects where the rules allow."""
 
-    def __init__(self, trust: ssl.SSLContext, rules: HostRules, deadline: Deadline) -> None:
+    def __init__(self, trust: ssl.SSLContext, rules: HttpHosts, deadline: Deadline) -> None:
         super().__init__(verify=trust, trust_env=False)
         self._pool = httpcore.ConnectionPool(
             ssl_context=trust, network_backend=_CheckedBackend(rules, deadline)
@@ -50,7 +57,7 @@ class CheckedTransport(httpx.HTTPTransport):
 
 
 class _CheckedBackend(httpcore.NetworkBackend):
-    def __init__(self, rules: HostRules, deadline: Deadline) -> None:
+    def __init__(self, rules: HttpHosts, deadline: Deadline) -> None:
         self._rules = rules
         self._deadline = deadline
         self._plain = httpcore.SyncBackend()
@@ -72,32 +79,24 @@ class _CheckedBackend(httpcore.NetworkBackend):
             except httpcore.NetworkError as error:
                 failure = error
                 continue
-            self._rules.check(host, str(stream.get_extra_info("server_addr")[0]))
+            self._rules.admit(host, port, str(stream.get_extra_info("server_addr")[0]))
             return _TimedStream(stream, self._deadline)
         raise failure or httpcore.ConnectError(f"{host} has no address")
 
     def connect_unix_socket(self, *_args: Any, **_kwargs: Any) -> httpcore.NetworkStream:
-        raise HostRefused("sockets of this machine are not called")
+        raise AddressRefused("sockets of this machine are not called")
 
     def _addresses(self, host: str, port: int) -> list[str]:
-        """Return the addresses of a host that may be called; raises HostRefused if none may."""
+        """Return the addresses of a host; raises AddressRefused unless all may be called."""
         try:
             answers = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError) as error:
             words = getattr(error, "strerror", None) or "its name is invalid"
             raise httpcore.ConnectError(f"cannot find {host[:100]}: {words}") from None
-        allowed: list[str] = []
-        refusal: HostRefused | None = None
-        for address in dict.fromkeys(str(info[4][0]) for info in answers):
-            try:
-                self._rules.check(host, address)
-            except HostRefused as error:
-                refusal = error
-            else:
-                allowed.append(address)
-        if refusal is not None and not allowed:
-            raise refusal
-        return allowed
+        addresses = list(dict.fromkeys(str(info[4][0]) for info in answers))
+        for address in addresses:
+            self._rules.admit(host, port, address)
+        return addresses
 
 
 class _TimedStream(httpcore.NetworkStream):

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 import httpx
 import msgspec
 
+from warren.broker.destinations import AddressRefused
 from warren.broker.messages.values import RESULT_LIMIT
-from warren.executor.builtin.connections import CheckedTransport, Deadline
-from warren.executor.builtin.hosts import HostRefused, HostRules
+from warren.executor.builtin.connections import CheckedTransport, Deadline, HttpHosts
 from warren.executor.builtin.secrets import Secrets
 from warren.executor.handlers.context import JobContext, JobFailed
 from warren.executor.handlers.handler_registry import job
@@ -69,7 +69,7 @@ def declare(code: JobCode) -> None:
     # They would log URLs, which may hold secrets.
     for name in ("httpx", "httpcore"):
         logging.getLogger(name).setLevel(logging.WARNING)
-    rules = HostRules.parse(code.http_hosts)
+    rules = HttpHosts.parse(code.http_hosts)
     trust = httpx.create_ssl_context()
 
     def http(context: JobContext, params: Request) -> Answer:
@@ -82,7 +82,7 @@ def declare(code: JobCode) -> None:
                 return _Exchange(context, params, secrets, deadline, client).run()
         except JobFailed as failure:
             raise JobFailed(secrets.mask(str(failure)), retry=failure.retry) from None
-        except HostRefused as refusal:
+        except AddressRefused as refusal:
             raise JobFailed(secrets.mask(str(refusal)), retry=False) from None
         except httpx.TimeoutException:
             raise JobFailed(f"no whole answer within {params.timeout:g} s") from None

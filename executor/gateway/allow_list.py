@@ -1,20 +1,21 @@
-"""Which executors the gateway deals with: their addresses and their apps' tokens. Pure: no I/O.
-
-The list of networks is mandatory: without it, anyone who may register could make the gateway call
-whatever it can reach. Addresses that no executor can have are refused even inside a listed network.
-"""
+"""Which executors the gateway deals with: their addresses and their apps' tokens. Pure: no I/O."""
 
 import hmac
 import re
-import socket
 from dataclasses import dataclass, field
 from hashlib import sha256
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address
 from typing import Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
+from warren.broker.destinations import (
+    AddressRefused,
+    Destinations,
+    carries_ipv4,
+    is_name,
+    literal,
+)
 from warren.broker.topology import check_address, check_app
-from warren.executor.gateway.protocol import AddressRefused
 
 #: XXL-JOB's default, which anybody would try first.
 DEFAULT_TOKEN = "default_token"  # noqa: S105 - it is refused
@@ -81,24 +82,6 @@ def _read(words: list[str]) -> tuple[str, str, str]:
 
 MAX_URL_LENGTH = 255
 _PORTS = {"http": 80, "https": 443}
-#: Labels of up to 63 characters: resolvers take no longer ones.
-_NAME = re.compile(r"(?=.{1,253}\Z)(?!.*[^.]{64})[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_-]+)*")
-_ITEM = re.compile(
-    r"(?P<host>\[[^\]]+\](?:/\d+)?|[^\[\]:]+|[0-9A-Fa-f:]+(?:/\d+)?)(?::(?P<port>\d+))?"
-)
-#: Metadata services that are not link-local: AWS over IPv6, Alibaba, Oracle, Azure.
-_METADATA = frozenset(
-    map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))
-)
-#: Lies in the network of compatible addresses, but carries none. `is_loopback` is true of mapped
-#: addresses too, since Python 3.13.
-_LOOPBACK = IPv6Address("::1")
-#: IPv6 networks whose addresses carry an IPv4 address: NAT64 twice, 6to4, Teredo, compatible ones.
-_CARRIERS = tuple(
-    map(IPv6Network, ("64:ff9b::/96", "64:ff9b:1::/48", "2002::/16", "2001::/32", "::/96"))
-)
-
-IpAddress = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,37 +113,15 @@ class RemoteUrl:
 _HOST_SHOWN = 100
 
 
-@dataclass(frozen=True, slots=True)
-class _Item:
-    """One item of the list: a network or a host's name, and the port if it names one."""
+class AllowList(Destinations):
+    """The addresses that executors may have.
 
-    place: IPv4Network | IPv6Network | str
-    port: int | None
+    It is mandatory: without it, anyone who may register could make the gateway call whatever it can
+    reach.
+    """
 
-    def holds(self, host: str, port: int, ip: IpAddress) -> bool:
-        if self.port not in (None, port):
-            return False
-        return self.place == host if isinstance(self.place, str) else ip in self.place
-
-
-@dataclass(frozen=True, slots=True)
-class AllowList:
-    """The addresses that executors may have."""
-
-    items: tuple[_Item, ...]
-
-    @classmethod
-    def parse(cls, text: str) -> Self:
-        """Parse a comma-separated list of networks, addresses and names, with or without ports.
-
-        Raises:
-            ValueError: an item is none of these, or the list is empty.
-
-        """
-        items = tuple(_item(part) for part in filter(None, map(str.strip, text.split(","))))
-        if not items:
-            raise ValueError("it lists none")
-        return cls(items)
+    setting = "WARREN_GATEWAY_ALLOW"
+    without_list = "nowhere"
 
     def check(self, url: str) -> RemoteUrl:
         """Return a URL that may be registered; a name's addresses are checked at each call.
@@ -171,53 +132,18 @@ class AllowList:
         """
         remote = _parse(url)
         _check_address(remote)
-        ip = _literal(remote.host)
-        if ip is not None:
-            self.admit(remote, str(ip))
-        elif not any(_may_hold_name(item, remote) for item in self.items):
-            raise AddressRefused(f"{remote.host}:{remote.port} is not on the allow-list")
+        if literal(remote.host) is not None:
+            self.admit(remote.host, remote.port, remote.host)
+        elif not any(item.may_be(remote.host, remote.port) for item in self.items):
+            words = f"{remote.host}:{remote.port} is not listed in {self.setting}"
+            raise AddressRefused(words)
         return remote
 
-    def admit(self, remote: RemoteUrl, address: str) -> None:
-        """Check that a URL may be called at an IP address that its host resolves to.
-
-        Raises:
-            AddressRefused: it may not.
-
-        """
-        ip = ip_address(address)
-        if _is_forbidden(ip):
-            raise AddressRefused(f"{ip} is never an executor's address")
-        if not any(item.holds(remote.host, remote.port, ip) for item in self.items):
-            where = f"{remote.host} ({ip})" if remote.host != str(ip) else str(ip)
-            raise AddressRefused(f"{where} with port {remote.port} is not on the allow-list")
-
-
-def _may_hold_name(item: _Item, remote: RemoteUrl) -> bool:
-    """Whether a host's name is listed, or may resolve into a listed network."""
-    is_place = item.place == remote.host or not isinstance(item.place, str)
-    return is_place and item.port in (None, remote.port)
-
-
-def _item(text: str) -> _Item:
-    match = _ITEM.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text[:100]!r} is neither a network, an address nor a host's name")
-    host, port = match["host"].replace("[", "").replace("]", ""), match["port"]
-    if port is not None and not 1 <= int(port) <= _MAX_PORT:
-        raise ValueError(f"{text[:100]!r} has no port from 1 to {_MAX_PORT}")
-    try:
-        place: IPv4Network | IPv6Network | str = ip_network(host)
-    except ValueError:
-        if not _is_name(host.lower()):
-            raise ValueError(
-                f"{text[:100]!r} is neither a network like 10.0.0.0/8 nor a host's name"
-            ) from None
-        place = host.lower()
-    return _Item(place, None if port is None else int(port))
-
-
-_MAX_PORT = 65_535
+    def admit(self, host: str, port: int, address: str) -> None:
+        """Refuse addresses that carry others too: an executor's has one spelling."""
+        if carries_ipv4(ip_address(address)):
+            raise AddressRefused(f"{address} carries another address, which no executor's does")
+        super().admit(host, port, address)
 
 
 def _parse(url: str) -> RemoteUrl:
@@ -228,11 +154,11 @@ def _parse(url: str) -> RemoteUrl:
         port = parts.port
     except ValueError:
         raise _refused(url, "with a port from 1 to 65535") from None
-    if parts.scheme not in _PORTS or port == 0 or not _is_host(parts):
+    if parts.scheme not in _PORTS or port == 0 or not _is_host(parts.hostname or ""):
         raise _refused(url, "with the name or the plain IP address of a host")
     if "/." in parts.path or "//" in parts.path:
         raise _refused(url, "with a plain path")
-    host = str(_literal(parts.hostname or "") or parts.hostname)
+    host = str(literal(parts.hostname or "") or parts.hostname)
     return RemoteUrl(parts.scheme, host, port or _PORTS[parts.scheme], parts.path.rstrip("/"))
 
 
@@ -245,37 +171,10 @@ def _check_address(remote: RemoteUrl) -> None:
         ) from None
 
 
-def _is_host(parts: SplitResult) -> bool:
-    host = parts.hostname or ""
-    return _literal(host) is not None or (":" not in host and _is_name(host))
-
-
-def _is_name(host: str) -> bool:
-    """Whether it is a name, not an address in one of the odd spellings that resolvers accept."""
-    try:
-        socket.inet_aton(host)  # 0x7f.1, 2130706433, 0177.0.0.1
-    except (OSError, UnicodeEncodeError):
-        last = host.rpartition(".")[2]
-        return _NAME.fullmatch(host) is not None and not last.isdigit()
-    return False
-
-
-def _literal(host: str) -> IpAddress | None:
-    try:
-        return ip_address(host)
-    except ValueError:
-        return None
-
-
-def _is_forbidden(ip: IpAddress) -> bool:
-    if isinstance(ip, IPv6Address) and ip != _LOOPBACK and _carries_ipv4(ip):
-        return True
-    is_special = ip.is_link_local or ip.is_multicast or ip.is_unspecified
-    return is_special or ip in _METADATA or ip == IPv4Address("255.255.255.255")
-
-
-def _carries_ipv4(ip: IPv6Address) -> bool:
-    return ip.ipv4_mapped is not None or any(ip in network for network in _CARRIERS)
+def _is_host(host: str) -> bool:
+    """Return whether it is a name, or an address that is not in an odd spelling."""
+    ip = literal(host)
+    return is_name(host) if ip is None else ":" in host or str(ip) == host
 
 
 def _refused(url: str, kind: str) -> AddressRefused:

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from aiohttp import web
 
+from warren.broker.destinations import AddressRefused
 from warren.executor.gateway import protocol
 from warren.executor.gateway.allow_list import DEFAULT_TOKEN, AccessTokens
 from warren.executor.gateway.peers import (
@@ -25,7 +26,7 @@ from warren.executor.gateway.peers import (
     Signatures,
     read_handover,
 )
-from warren.executor.gateway.protocol import AddressRefused, BadRequest, NotRecorded
+from warren.executor.gateway.protocol import BadRequest, NotRecorded
 from warren.executor.gateway.remote_client import APPNAME_HEADER
 from warren.executor.gateway.remotes import Remotes
 

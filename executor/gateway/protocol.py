@@ -5,7 +5,6 @@ It covers versions 2.2 to 3.5. Where they use different names, both are read and
 ExecutorError
 ├── BadRequest         a request is malformed or not allowed
 ├── NotRecorded        a result is not in the journal, so the executor must repeat it
-├── AddressRefused     a registered address is malformed or not on the allow-list
 └── CallFailed         a remote executor did not answer a call
     ├── NotSent        and it certainly did not arrive
     └── Disconnected   the connection was closed before an answer came
@@ -32,10 +31,6 @@ class BadRequest(ExecutorError):
 
 class NotRecorded(ExecutorError):
     """A result is not in the journal, so the executor must repeat it."""
-
-
-class AddressRefused(ExecutorError):
-    """A registered address is malformed or not on the allow-list."""
 
 
 class CallFailed(ExecutorError):

@@ -9,10 +9,10 @@ import aiohttp
 import msgspec
 from aiohttp.abc import AbstractResolver, ResolveResult
 
+from warren.broker.destinations import AddressRefused, literal
 from warren.executor.gateway import protocol
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
 from warren.executor.gateway.protocol import (
-    AddressRefused,
     Answer,
     CallFailed,
     Disconnected,
@@ -139,8 +139,8 @@ class RemoteClient:
     def _check_address(self) -> None:
         """Check a host that is an IP address; the resolver checks the addresses of a name."""
         try:
-            if self.url.host.replace(".", "").isdigit() or ":" in self.url.host:
-                self._allowed.admit(self.url, self.url.host)
+            if literal(self.url.host) is not None:
+                self._allowed.admit(self.url.host, self.url.port, self.url.host)
         except AddressRefused as error:
             raise NotSent(str(error)) from error
 
@@ -187,7 +187,7 @@ class _CheckingResolver(AbstractResolver):
         addresses = [str(address[4][0]) for address in looked_up_all]
         try:
             for address in addresses:
-                self._allowed.admit(self._url, address)
+                self._allowed.admit(self._url.host, self._url.port, address)
         except AddressRefused as error:
             raise OSError(None, str(error)) from error
         return [

@@ -191,7 +191,7 @@ class TestRegistration:
         [
             ("EXECUTOR", "another", "http://127.0.0.1:9999", "is not that of app another"),
             ("ADMIN", "demo", "http://127.0.0.1:9999", "expected registryGroup EXECUTOR"),
-            ("EXECUTOR", "demo", "http://10.1.2.3:9999", "not on the allow-list"),
+            ("EXECUTOR", "demo", "http://10.1.2.3:9999", "is not listed in WARREN_GATEWAY_ALLOW"),
             ("EXECUTOR", "d", "http://127.0.0.1:9999", "to be an app's name"),
         ],
     )

@@ -10,18 +10,13 @@ from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
+from warren.broker.destinations import Destinations
 from warren.broker.messages.values import ScriptLanguage
-from warren.executor.builtin.hosts import HostRules
 from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
-from warren.executor.gateway.allow_list import AccessTokens, AllowList
+from warren.executor.gateway.allow_list import AccessTokens
 from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
-from warren.scheduler.alarms.channels.webhook_url import (
-    EVERYWHERE,
-    WebhookAllowList,
-    check_webhook,
-    is_sound_secret,
-)
+from warren.scheduler.alarms.channels.webhook_url import check_webhook, is_sound_secret
 from warren.scheduler.commands.tokens.token_text import is_whole
 from warren.sql.dialects.url_forms import form_of
 
@@ -123,9 +118,9 @@ def check_webhook_url(url: str) -> str:
     return url
 
 
-def check_webhook_allow(text: str) -> str:
-    """Return a comma-separated list of networks, addresses and host names."""
-    if WebhookAllowList.parse(text) == EVERYWHERE:
+def check_destinations(text: str) -> str:
+    """Return a comma-separated list of where webhooks, `warren.http` or the gateway may call."""
+    if not Destinations.parse(text).items:
         raise ValueError("it lists none")
     return text
 
@@ -151,13 +146,6 @@ def check_builtin(names: str) -> str:
     if not set(wanted) <= set(BUILTIN_HANDLERS):
         raise ValueError("one of these is none")
     return ",".join(wanted)
-
-
-def check_http_hosts(text: str) -> str:
-    """Return the allow-list of `warren.http`."""
-    if HostRules.parse(text) == HostRules():
-        raise ValueError("it lists none")
-    return text
 
 
 def check_console_url(url: str) -> str:
@@ -214,12 +202,6 @@ def check_job_limits(limits: str) -> str:
 def check_gateway_tokens(text: str) -> str:
     """Return a list of apps and their tokens."""
     AccessTokens.parse(text)
-    return text
-
-
-def check_gateway_allow(text: str) -> str:
-    """Return a comma-separated list of networks, addresses and host names, with optional ports."""
-    AllowList.parse(text)
     return text
 
 

@@ -44,21 +44,19 @@ from warren.settings.setting_rules import (
     check_code_version,
     check_console_url,
     check_database_url,
+    check_destinations,
     check_emails,
-    check_gateway_allow,
     check_gateway_peers,
     check_gateway_tokens,
     check_glue,
     check_heartbeat_url,
     check_hooks,
-    check_http_hosts,
     check_job_limits,
     check_log_reserve,
     check_metrics_token,
     check_secret,
     check_smtp_url,
     check_timezone,
-    check_webhook_allow,
     check_webhook_url,
     has_password,
     local_timezone,
@@ -216,6 +214,10 @@ def _default_slots() -> int:
 
 #: The levels of jobs' log records.
 JOB_LOG_LEVELS = ("debug", "info", "warning", "error")
+_DESTINATIONS = (
+    "networks like 10.0.0.0/8, addresses and host names, each with or without a port, "
+    "separated by commas"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -269,10 +271,7 @@ class Settings:
     builtin: str | None = setting(
         text(check_builtin), "http, command, or both separated by a comma"
     )
-    http_hosts: str | None = setting(
-        text(check_http_hosts),
-        "host names, addresses and networks like 10.0.0.0/8, separated by commas",
-    )
+    http_hosts: str | None = setting(text(check_destinations), _DESTINATIONS)
     job_secrets: Path | None = setting(folder, "the path of a file with lines NAME=value")
     job_log_level: str = setting(one_of(JOB_LOG_LEVELS), "debug, info, warning or error", "info")
     job_user: str | None = setting(text(), "the name of a user of this machine")
@@ -310,10 +309,7 @@ class Settings:
     alarm_secret: str | None = setting(
         text(check_alarm_secret), "up to 255 printable characters without spaces", secret=True
     )
-    webhook_allow: str | None = setting(
-        text(check_webhook_allow),
-        "networks like 10.0.0.0/8, addresses and host names, separated by commas",
-    )
+    webhook_allow: str | None = setting(text(check_destinations), _DESTINATIONS)
     alarm_limit: int = setting(whole(1, 1000), "an integer from 1 to 1000", 10)
     absence_seconds: float = setting(
         seconds(10, 86_400), "seconds from 10 to 86400, or a duration such as 5m", 60
@@ -352,11 +348,7 @@ class Settings:
     gateway_tokens: str | None = setting(
         text(check_gateway_tokens), "lines like `app: token` or `app: token key`", secret=True
     )
-    gateway_allow: str | None = setting(
-        text(check_gateway_allow),
-        "networks like 10.0.0.0/8, addresses and host names, each with or without a port, "
-        "separated by commas",
-    )
+    gateway_allow: str | None = setting(text(check_destinations), _DESTINATIONS)
     gateway_peers: str | None = setting(
         text(check_gateway_peers), "the http(s) URLs of the other gateways, separated by commas"
     )

@@ -30,7 +30,6 @@ from warren.scheduler.alarms.channels.webhook_url import (
     EVERYWHERE,
     WebhookAllowList,
     check_webhook,
-    may_be_reached,
 )
 from warren.sql.instants import iso
 from warren.sql.models import Alarm
@@ -159,11 +158,7 @@ class Webhook:
             for family, _, _, _, sockaddr in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         ]
         for address in addresses:
-            ip = str(address.sockaddr[0])
-            if not may_be_reached(ip):
-                raise OSError(f"{host} leads to {ip}, where no webhook may be")
-            if not self._allow_list.allows(host, ip):
-                raise OSError(f"{host} leads to {ip}, which WARREN_WEBHOOK_ALLOW does not list")
+            self._allow_list.admit(host, port, str(address.sockaddr[0]))
         return addresses
 
     def _connect(

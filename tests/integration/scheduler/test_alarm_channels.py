@@ -233,7 +233,7 @@ class TestWebhook:
 
         with WebhookServer() as hook:
             port = hook.url.split(":")[2].partition("/")[0]
-            with pytest.raises(OSError, match=r"leads to 169\.254\.169\.254"):
+            with pytest.raises(OSError, match=r"\(169\.254\.169\.254\) is never called"):
                 Webhook().send(alarm(f"http://evil.example.com:{port}/"), SAID)
 
             assert hook.requests == []
@@ -266,7 +266,7 @@ class TestWebhook:
     @pytest.mark.parametrize("allowed", ["10.0.0.0/8", "127.0.0.2", "hooks.example.com,::1"])
     def test_a_way_out_that_is_not_listed_is_not_taken(self, allowed: str) -> None:
         with WebhookServer() as hook:
-            with pytest.raises(OSError, match="which WARREN_WEBHOOK_ALLOW does not list"):
+            with pytest.raises(OSError, match="is not listed in WARREN_WEBHOOK_ALLOW"):
                 Webhook(WebhookAllowList.parse(allowed)).send(alarm(hook.url), SAID)
 
             assert hook.requests == []
@@ -290,7 +290,11 @@ class TestWebhook:
 
         with WebhookServer() as hook:
             port = hook.url.split(":")[2].partition("/")[0]
-            with nullcontext() if is_sent else pytest.raises(OSError, match="leads to"):
+            with (
+                nullcontext()
+                if is_sent
+                else pytest.raises(OSError, match=r"is never called|is not listed")
+            ):
                 webhook.send(alarm(f"http://{host}:{port}/"), SAID)
 
         assert len(hook.posts) == is_sent

@@ -15,11 +15,11 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
+from warren.broker.destinations import AddressRefused
 from warren.broker.messages.values import APP_PATTERN
 from warren.broker.reasons.codes import Reason, Why
 from warren.errors import CommandError
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
-from warren.executor.gateway.protocol import AddressRefused
 from warren.importing.xxl_job.jobs import JobReading, read_job
 from warren.importing.xxl_job.source_tables import (
     GLUE,

@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 
 from tests.support.http_peer import OK, Peer, http, peer_with
 from tests.support.remotes_case import URL, FakeExecutor, RemotesCase
-from warren.executor.gateway.protocol import AddressRefused, BadRequest, NotRecorded, RemoteResult
+from warren.broker.destinations import AddressRefused
+from warren.executor.gateway.protocol import BadRequest, NotRecorded, RemoteResult
 from warren.executor.gateway.remote_logs import Note, RemoteFolder
 from warren.executor.gateway.remote_slots import REGISTERED_SECONDS
 from warren.executor.gateway.remotes import OFFERED_SECONDS
