@@ -115,6 +115,8 @@ class ApiSender:
         cause = error.__cause__
         if isinstance(cause, ssl.SSLCertVerificationError):
             words = f"{self._url}: its certificate is not trusted: {cause.verify_message}"
+        elif not error.status or "address" in error.problem:  # it names the address itself
+            words = str(error)
         elif error.status == _UNAUTHORIZED:
             words = f"{self._url} refused the token: {error}; `warren login` stores another one"
         elif error.status == _NOT_FOUND and error.problem.get("type") == "about:blank":
@@ -122,8 +124,6 @@ class ApiSender:
                 f"{self._url} does not know this command: it is older than this warren, "
                 f"{__version__}"
             )
-        elif not error.status or "address" in error.problem:  # it names the address itself
-            words = str(error)
         else:
             words = f"{self._url}: {error}"
         raise CommandError(words) from error

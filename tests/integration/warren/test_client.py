@@ -217,13 +217,24 @@ def test_the_answer_of_a_proxy_is_one_line_with_its_status_address_and_cure(
     }
 
 
-@pytest.mark.parametrize("status", [200, 404])
-def test_a_server_that_is_not_warrens_is_told_apart(
-    client: Client, path: Unreliable, status: int
+def test_a_request_that_warrens_server_refuses_itself_is_blamed_on_no_proxy(
+    client: Client,
+) -> None:
+    with pytest.raises(ApiError) as refused:
+        client.apply("#" * 20_000_000)
+
+    assert str(refused.value) == "status 413: Warren takes no request of 20,000,000 bytes"
+
+
+@pytest.mark.parametrize("status", [200, 401, 403, 404])
+def test_a_server_that_is_not_warrens_is_told_apart_with_its_address(
+    client: Client, path: Unreliable, url: str, status: int
 ) -> None:
     path.pages = status
 
-    with pytest.raises(ApiError, match=f"^status {status}, but not from Warren's API") as refused:
+    with pytest.raises(
+        ApiError, match=f"^status {status} from {url}, not from Warren: "
+    ) as refused:
         client.read("/jobs")
 
     assert refused.value.status == status
