@@ -23,6 +23,11 @@ def explanation(words: Words) -> Explanation:
     return Explanation(cut_message(str(words)), to_json(words) or None)
 
 
+def counted(number: int, noun: str) -> str:
+    """Return a number of things in words."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
 def fault_of(error: Exception, most: int = 500) -> str:
     """Return an error's message on one line of at most `most` characters."""
     return " ".join(str(error).split())[:most]
@@ -225,7 +230,7 @@ class Code(Enum):
     LIMIT_UNKNOWN = "unknown limit %(got)r"
     LIMIT_UNKNOWN_NEAR = "unknown limit %(got)r, did you mean %(near)r?"
     TOO_MANY_WAITING = (
-        "job %(job)s already has %(n)s runs that wait, and no more may",
+        "job %(job)s already has as many runs waiting as may wait: %(n)s",
         ProblemKind.CONFLICT,
     )
     SCOPE_OF_BROADCAST = (

@@ -98,4 +98,4 @@ class RunsNotPlanned(SqlError):
     """
 
     def __init__(self, count: int) -> None:
-        super().__init__(f"cannot plan {count} runs: other runs have their keys")
+        super().__init__(f"cannot plan runs, {count} in all: other runs have their keys")

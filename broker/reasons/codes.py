@@ -97,7 +97,7 @@ class Why(Sentence):
     DISCARDED = "DISCARD_LATER: another run of the job is running or waiting here"
     OUTDATED = "COVER_EARLY: a newer run of the job is running or waiting here"
     DISCARDED_IN_CLUSTER = "DISCARD_LATER: another run of the job is running or waiting"
-    TOO_MANY_WAIT = "%(n)s runs of the job were waiting already, and no more may"
+    TOO_MANY_WAIT = "as many runs of the job as may wait were waiting already: %(n)s"
     OUTDATED_IN_CLUSTER = "COVER_EARLY: a newer run of the job is running or waiting"
     OTHER_BOOT = "it was addressed to boot %(boot)s"
     TRIGGER_EXPIRED = "its trigger arrived too late"

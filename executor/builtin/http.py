@@ -133,7 +133,7 @@ class _Exchange:
                 return self._judged(response, body, seconds)
             self._check_redirect(request, following)
             request = following
-        raise JobFailed(f"more than {self._params.redirects} redirects")
+        raise JobFailed(f"more redirects than allowed: {self._params.redirects}")
 
     def _request(self) -> httpx.Request:
         params, fill = self._params, self._secrets.fill

@@ -17,6 +17,7 @@ from warren.scheduler.jobs.audit_records import (
 from warren.scheduler.jobs.script_cache import normal_source
 from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, changed
 from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start
+from warren.scheduler.problems import counted
 from warren.scheduler.schedules.options import NEWEST_RULE, ScheduleOptions
 from warren.scheduler.schedules.registry import ZONED_KINDS, means_the_same
 from warren.sql.models import Job
@@ -208,7 +209,7 @@ def stop_words(cancelled: int) -> tuple[str, ...]:
 
 def planned(number: int) -> str:
     """Return a number of planned runs in words."""
-    return f"{number} planned run{'' if number == 1 else 's'}"
+    return counted(number, "planned run")
 
 
 def applied(edit: Edit, state: ChangeAction | None, cancelled: int = 0) -> Applied:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta
 from typing import Any, TypeAlias
 
+from warren.scheduler.problems import counted
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS, months_later
 from warren.scheduler.schedules.working_days import CalendarVersion, UnknownDay, workdays_later
 
@@ -41,7 +42,7 @@ def days(value: Value, number: Value) -> date:
     try:
         return day + timedelta(days=count)
     except OverflowError:
-        raise Fault(f"there is no date {number} days from {day}") from None
+        raise Fault(f"there is no date {counted(number, 'day')} from {day}") from None
 
 
 def months(value: Value, number: Value) -> date:
@@ -50,7 +51,7 @@ def months(value: Value, number: Value) -> date:
     try:
         return months_later(day, count)
     except ValueError:
-        raise Fault(f"there is no date {number} months from {day}") from None
+        raise Fault(f"there is no date {counted(number, 'month')} from {day}") from None
 
 
 def workdays(value: Value, number: Value, calendar: CalendarVersion | None) -> date:

@@ -26,6 +26,7 @@ from warren.scheduler.expressions.functions import (
     shown,
     text,
 )
+from warren.scheduler.problems import counted
 
 #: The longest template, and the longest text that one may become, in bytes of UTF-8.
 MAX_SOURCE_BYTES, MAX_RESULT_BYTES = 4_096, 65_536
@@ -282,7 +283,7 @@ def _sum(left: Value, right: Value, sign: int) -> Value:
         try:
             return left + timedelta(days=sign * right)
         except OverflowError:
-            raise Fault(f"there is no date {right} days from {left}") from None
+            raise Fault(f"there is no date {counted(right, 'day')} from {left}") from None
     if sign < 0 and type(left) is type(right) and isinstance(left, date):
         return (left - right).days
     word = "add" if sign > 0 else "subtract"

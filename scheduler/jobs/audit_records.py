@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec
+from warren.scheduler.problems import counted
 from warren.scheduler.schedules.registry import written
 from warren.sql.jobs import child_links, script_versions
 from warren.sql.models import Job
@@ -31,11 +32,12 @@ def script_difference(before: str, after: str) -> tuple[str, ...]:
     """Return the lines of a unified diff of two sources; a long diff is cut."""
     old, new = _source_lines(before), _source_lines(after)
     if len(old) + len(new) > COMPARED_LINES:
-        return () if before == after else (f"{len(old)} lines -> {len(new)} lines",)
+        told = f"{counted(len(old), 'line')} -> {counted(len(new), 'line')}"
+        return () if before == after else (told,)
     diff = difflib.unified_diff(old, new, "stored", "new", lineterm="")
     lines = [line.replace("\r", "␍") for line in diff]
     if len(lines) > DIFF_LINES:
-        return (*lines[:DIFF_LINES], f"… and {len(lines) - DIFF_LINES} more lines")
+        return (*lines[:DIFF_LINES], f"… and {counted(len(lines) - DIFF_LINES, 'more line')}")
     return tuple(lines)
 
 

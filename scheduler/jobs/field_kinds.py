@@ -7,7 +7,7 @@ from typing import Any
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.flows.graph import Graph, stored_graph
-from warren.scheduler.problems import Refused
+from warren.scheduler.problems import Refused, counted
 from warren.scheduler.schedules.options import ScheduleOptions
 
 #: Characters shown of a changed value, and how many of them before the first difference.
@@ -242,7 +242,8 @@ class Flow(Text):
         changed = [name for name in {**old, **new} if old.get(name) != new.get(name)]
         more = ["…"] if len(changed) > SHOWN_NODES else []
         nodes = ", ".join([*changed[:SHOWN_NODES], *more])
-        return f"{len(old)} nodes", f"{len(new)} nodes (changed: {nodes or 'their order'})"
+        told = counted(len(new), "node")
+        return counted(len(old), "node"), f"{told} (changed: {nodes or 'their order'})"
 
 
 class Options(Text):

@@ -28,8 +28,8 @@ from warren.sql.jobs.calendars import VersionRow
 WORK, OFF = "work", "off"
 #: What is said of them.
 NOT_TAKEN = (
-    "events not taken: %(timed)s with hours, %(observances)s observances, "
-    "%(unreadable)s unreadable; "
+    "events not taken: with hours %(timed)s, observances %(observances)s, "
+    "unreadable %(unreadable)s; "
     "the first in line %(line)s: %(first)s"
 )
 

@@ -14,6 +14,7 @@ from warren.scheduler.audit.epoch_audit import epoch_of
 from warren.scheduler.audit.integrity_check import AuditReport, audit
 from warren.scheduler.audit.tally import COUNTS, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.problems import counted
 from warren.settings.settings import Settings
 from warren.sql.epochs import EpochRow
 from warren.sql.instants import iso
@@ -130,7 +131,7 @@ def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
         yield (
             f"epoch: the database had gone back by {local(epoch.began_at, zone)} "
             f"({epoch.cause.lower()}{by}): run ids went on at {epoch.next_id} instead of "
-            f"{epoch.found_id}; {again} runs have ids that were given out twice"
+            f"{epoch.found_id}; runs with ids that were given out twice: {again}"
         )
     for odd in report.odd:
         what = "started before it was due" if odd.is_early else "succeeded, but nobody started it"
@@ -147,4 +148,4 @@ def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
                 why = f" ({fault.why or _blame(cause, zone)})" if fault.why or cause else ""
                 yield f"{what}: {job.name} at {local(fault.tick, zone)}{why}"
             if count > len(faults):
-                yield f"{what}: {job.name}, {count - len(faults)} more times"
+                yield f"{what}: {job.name}, {counted(count - len(faults), 'more time')}"

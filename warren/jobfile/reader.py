@@ -45,7 +45,7 @@ from warren.scheduler.jobs.places import JOB_FILE_BYTES
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, counted
 from warren.scheduler.schedules.run_date import parse_date
 from warren.sql.instants import moment
 
@@ -700,5 +700,6 @@ def _raise(
     )
     lines = [f"{at(problem.line)}: {problem.text}" for problem in ordered[:MAX_PROBLEMS]]
     if len(ordered) > MAX_PROBLEMS:
-        lines.append(f"{ordered[0].line.file}: and {len(ordered) - MAX_PROBLEMS} more problems")
+        more = counted(len(ordered) - MAX_PROBLEMS, "more problem")
+        lines.append(f"{ordered[0].line.file}: and {more}")
     raise JobFileError(lines, ordered)

@@ -34,6 +34,7 @@ from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import MAX_DAYS, TokenSpec
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.problems import counted
 from warren.settings.settings import HOME, Settings
 from warren.sql.accounts import tokens, users
 from warren.sql.accounts.users import Role
@@ -113,7 +114,7 @@ class FinishedRuns:
         for finished in shown:
             print(_line(finished, names.get(finished.run_id, "?")), flush=True)
         if len(ended) > LINES:
-            print(f"          … and {len(ended) - LINES} more runs", flush=True)
+            print(f"          … and {counted(len(ended) - LINES, 'more run')}", flush=True)
 
     def _take(self) -> list[Finished]:
         ended = []

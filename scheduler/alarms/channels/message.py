@@ -35,6 +35,7 @@ from warren.scheduler.alarms.events import (
     Trial,
     Unhealthy,
 )
+from warren.scheduler.problems import counted
 from warren.sql.instants import moment
 
 TAIL_LINES = 15
@@ -211,9 +212,10 @@ def _incident(news: IncidentNews, context: MessageContext) -> tuple[str, str]:
 
 @_words.register
 def _absence(news: Absence, _context: MessageContext) -> tuple[str, str]:
+    are, their = ("is", "its") if news.jobs == 1 else ("are", "their")
     text = (
         f"No executor of app {news.app} has been online for {news.seconds} s.\n"
-        f"{news.jobs} of its jobs are enabled; their runs end UNDELIVERED until one is back."
+        f"{news.jobs} of its jobs {are} enabled; {their} runs end UNDELIVERED until one is back."
     )
     return f"{news.app}: no executor online", text
 
@@ -281,8 +283,10 @@ def _summary(news: Summary, context: MessageContext) -> tuple[str, str]:
         "runs": ", ".join(map(str, news.run_ids)) + (" (the latest)" if news.run_ids else ""),
         "see": context.link(news.run_ids[-1]) if news.run_ids else "",
     }
-    lead = f"{news.count} more alarms were held back because there were too many in one hour."
-    return f"{name}: {news.count} more alarms", "\n".join([lead, "", *_facts(facts)])
+    more = counted(news.count, "more alarm")
+    were = "was" if news.count == 1 else "were"
+    lead = f"{more} {were} held back because there were too many in one hour."
+    return f"{name}: {more}", "\n".join([lead, "", *_facts(facts)])
 
 
 def _facts(facts: dict[str, str]) -> list[str]:

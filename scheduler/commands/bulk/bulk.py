@@ -25,7 +25,7 @@ from warren.scheduler.commands.runs import RunCommands
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.problems import Code, Problem, ProblemKind
+from warren.scheduler.problems import Code, Problem, ProblemKind, counted
 from warren.scheduler.retention.clearing import Clearing, clear_all
 from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
 from warren.sql.accounts import idempotency
@@ -206,7 +206,7 @@ class BulkRunCommands:
         self, session: Session, action: Action, many: int, now_ms: int, after: dict[str, list[int]]
     ) -> None:
         if many:
-            self._context.note(session, action, f"{many} runs", 0, now_ms, after=after)
+            self._context.note(session, action, counted(many, "run"), 0, now_ms, after=after)
 
 
 def _key(shard: Shard) -> str:

@@ -8,6 +8,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from warren.scheduler.alarms.channels.message import (
     TAIL_LINES,
@@ -175,6 +176,16 @@ class TestWords:
                 "reported trouble for 12 s",
             ),
             (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 (the latest)"),
+            (
+                replace(SUMMARY, count=1),
+                "reports/nightly: 1 more alarm",
+                "1 more alarm was held back",
+            ),
+            (
+                replace(ABSENCE, jobs=1),
+                "reports: no executor online",
+                "1 of its jobs is enabled; its runs end UNDELIVERED",
+            ),
         ],
     )
     def test_other_news_has_words_too(self, news: News, subject: str, words: str) -> None:

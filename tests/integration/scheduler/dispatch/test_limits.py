@@ -695,7 +695,7 @@ def test_due_times_beyond_what_may_wait_are_skipped_with_an_alarm(
     statuses = [run.status for run in sorted(cluster.runs(), key=lambda run: run.due_at)]
     assert statuses == ["SENT", "PLANNED", "PLANNED", "CANCELLED", "CANCELLED"]
     assert {skip.reason for skip in cluster.skips()} == {
-        "2 runs of the job were waiting already, and no more may"
+        "as many runs of the job as may wait were waiting already: 2"
     }
     alarms = select(Alarm.subject_key)
     keys = cluster.database.read(lambda session: session.execute(alarms).scalars().all())
@@ -710,7 +710,7 @@ def test_a_trigger_is_refused_while_as_many_wait_as_may(
     first = _sent_one(cluster, still)
     second = cluster.trigger("load")
 
-    with pytest.raises(Problem, match="job demo/load already has 1 runs that wait"):
+    with pytest.raises(Problem, match="demo/load already has as many runs waiting as may wait: 1"):
         cluster.trigger("load")
 
     end(cluster, still, first)

@@ -144,7 +144,7 @@ def test_redirects_are_followed_and_counted(send: Any) -> None:
     assert (done.outcome, done.result["status"]) == ("SUCCEEDED", 200)
 
     done = send("/to?url=/to?url=/text", redirects=1)
-    assert done.message == "more than 1 redirects"
+    assert done.message == "more redirects than allowed: 1"
 
     done = send("/to?url=/text", redirects=0)
     assert "got: 302 Found" in done.message

@@ -265,7 +265,7 @@ def test_a_feed_is_known_until_the_last_year_that_it_lists(
         (feed(), "no all-day event is in it"),
         (
             feed("DTSTART:20260601T080000Z SUMMARY:A_meeting"),
-            "1 with hours, 0 observances, 0 unreadable; the first in line 2: A meeting",
+            "with hours 1, observances 0, unreadable 0; the first in line 2: A meeting",
         ),
         (feed(*[f"{D}0501"] * 5_001), "it has more than 5000 events"),
     ],

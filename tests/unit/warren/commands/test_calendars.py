@@ -176,7 +176,7 @@ def test_events_of_an_ical_file_are_days_off_or_moved_working_days(
     shown = warren("calendars", "show", "cn").output
     off = [day["date"] for day in year["days"]]  # type: ignore[attr-defined]
     assert off == [f"{YEAR + 1}-{day}" for day in ("02-15", "02-16", "02-17", "05-01")]
-    counted = "1 with hours, 0 observances, 0 unreadable"
+    counted = "with hours 1, observances 0, unreadable 0"
     left = f"events not taken: {counted}; the first in line 22: A meeting"
     assert left in applied.output
     assert left in warren("calendars", "apply", str(file), str(ics), "--yes").output

@@ -583,6 +583,7 @@ class TestHostileFiles:
 
         assert len(lines) == 51
         assert lines[-1].endswith("and 9950 more problems")
+        assert problems(file, "jobs:\n" + "  - x\n" * 51)[-1].endswith("and 1 more problem")
 
     def test_device_is_read_no_further_than_the_cap(self) -> None:
         with pytest.raises(JobFileError, match="a file of up to"):
