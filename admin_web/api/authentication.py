@@ -21,7 +21,7 @@ from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope, actor_of, sco
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.sql.accounts import sign_in_attempts, tokens
 from warren.sql.accounts.tokens import KnownToken, Owner
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 
 #: The most keys that are remembered; the least recently used is dropped first.
 KEPT = 10_000
@@ -165,7 +165,7 @@ class Authentication:
             return actor
         job_ids = actor.job_ids
         app_ids = self._services.database.read_autocommit(
-            lambda session: jobs.app_ids(session, job_ids)
+            lambda session: job_rows.app_ids(session, job_ids)
         )
         return replace(
             actor, app_ids=frozenset(known_id for known_id in app_ids if actor.knows(known_id))

@@ -39,7 +39,7 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import CronSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
-from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.models.job_tables import NO_SCHEDULE
 
 #: The form field for the value of a schedule.
 _VALUE_FIELDS = {

@@ -18,7 +18,7 @@ from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
 from warren.sql.listings.job_search import ListedJob
-from warren.sql.models.jobs import Backoff, DeliveryGuarantee, Priority, Scope
+from warren.sql.models.job_tables import Backoff, DeliveryGuarantee, Priority, Scope
 
 
 @dataclass(frozen=True, slots=True)

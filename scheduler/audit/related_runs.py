@@ -26,7 +26,7 @@ from warren.scheduler.schedules.misfire import SKIPPING
 from warren.sql.batch import chunks
 from warren.sql.jobs import due_jobs
 from warren.sql.models import History
-from warren.sql.models.jobs import LATE_LIMIT_SECONDS
+from warren.sql.models.job_tables import LATE_LIMIT_SECONDS
 from warren.sql.registry.uptimes import Downtime
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import tick_rows

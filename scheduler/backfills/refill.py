@@ -37,7 +37,7 @@ from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.explanation import Explanation
-from warren.sql.jobs import backfills, due_jobs, history, jobs
+from warren.sql.jobs import backfills, due_jobs, history, job_rows
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill
 from warren.sql.run_status import Kind
@@ -105,7 +105,7 @@ class Refill:
     def _refill(self, session: Session, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
         # So that no other backfill or re-run takes the same due times meanwhile; before the
         # backfill's row, as those do who delete the job.
-        jobs.lock_rows(session, [active.job_id])
+        job_rows.lock_rows(session, [active.job_id])
         backfill = backfills.claim(session, active.id)
         if backfill is None:
             return Refilled()
@@ -282,7 +282,7 @@ def resume_schedule(
     Somebody may have started the job since, or stopped it for good. A schedule that has no due
     time left stays stopped.
     """
-    job = jobs.lock_if_any(session, backfill.job_id) if backfill.instead else None
+    job = job_rows.lock_if_any(session, backfill.job_id) if backfill.instead else None
     if job is None or job.is_enabled == 1 or job.stop_why != resting_reason(backfill.id).why:
         return False
     try:

@@ -16,7 +16,7 @@ from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.models import App, Job
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class CommandContext:
         job = session.get(Job, job_id)
         if job is None or not self.actor.knows_job(job.app_id, job.id):
             raise Problem(Code.NO_JOB, id=job_id)
-        return jobs.lock(session, job_id) if lock else job
+        return job_rows.lock(session, job_id) if lock else job
 
     def note(
         self,

@@ -42,7 +42,7 @@ from warren.sql.jobs import (
     due_jobs,
     flow_links,
     job_names,
-    jobs,
+    job_rows,
     script_versions,
 )
 from warren.sql.limits import limits
@@ -101,7 +101,7 @@ class ChildChanges:
 
     def write(self, session: Session, links: Sequence[Link], now_ms: int) -> None:
         """Lock jobs and give them their new children."""
-        locked = jobs.lock_all(session, [link.job_id for link in links])
+        locked = job_rows.lock_all(session, [link.job_id for link in links])
         for job in locked.values():
             job.update_time = at(now_ms)
         nodes = {link.job_id: link.nodes for link in links if link.nodes is not None}
@@ -193,7 +193,7 @@ class JobChanges:
                 and `job`), or a script would change and the actor may not change scripts.
 
         """
-        locked = jobs.lock_all(session, [job_id for job_id, _ in wanted])
+        locked = job_rows.lock_all(session, [job_id for job_id, _ in wanted])
         these = [(locked[job_id], spec) for job_id, spec in wanted]
         edits = self._edit(session, these, now_ms)
         stopped, started = self._switch(session, these, now_ms)
@@ -207,8 +207,8 @@ class JobChanges:
 
         `wanted` has the name of the app for each id. Returns a line about each that has changed.
         """
-        locked = jobs.lock_all(session, wanted)
-        jobs.read_sources(session, locked.values())
+        locked = job_rows.lock_all(session, wanted)
+        job_rows.read_sources(session, locked.values())
         specs = [(job, job_spec(job, wanted[job.id], ())) for job in locked.values()]
         moving = [(job, spec) for job, spec in specs if spec.follows_old_rule]
         edits = self._edit(session, moving, now_ms, moves=True)
@@ -237,7 +237,7 @@ class JobChanges:
     ) -> None:
         """Let the flows that have a locked job as a node find it under its new name."""
         flow_ids = flow_links.flows_with(session, [job.id]).get(job.id, set())
-        for flow in jobs.lock_all(session, flow_ids).values():
+        for flow in job_rows.lock_all(session, flow_ids).values():
             graph = _GRAPH.value(flow.flow)
             if graph is None:
                 continue

@@ -28,9 +28,9 @@ from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.registry import RULED_FROM_KINDS, RULED_KINDS, written
 from warren.sql.batch import chunks
-from warren.sql.jobs import child_links, history, job_names, jobs
+from warren.sql.jobs import child_links, history, job_names, job_rows
 from warren.sql.models import App, Job
-from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.models.job_tables import NO_SCHEDULE
 from warren.sql.registry import apps
 
 T = TypeVar("T")
@@ -201,7 +201,7 @@ class JobCommands:
             known = apps.ids_by_name(session, self._context.actor.app_ids)
             found = [
                 row
-                for row in jobs.without_rule(
+                for row in job_rows.without_rule(
                     session,
                     kinds=RULED_KINDS,
                     dated=RULED_FROM_KINDS,
@@ -235,7 +235,7 @@ class JobCommands:
         def unit(session: Session, part: Collection[int]) -> int:
             known = [
                 job
-                for job in jobs.by_ids(session, part).values()
+                for job in job_rows.by_ids(session, part).values()
                 if self._context.actor.knows_job(job.app_id, job.id)
             ]
             # Held, as the audit log asks for the app of each job.

@@ -20,13 +20,9 @@ from warren.sql.accounts import audit_log
 from warren.sql.alarms import watches
 from warren.sql.batch import chunks
 from warren.sql.instants import at
-from warren.sql.jobs import (
-    history,
-    jobs,
-    script_versions,
-)
+from warren.sql.jobs import history, job_rows, script_versions
 from warren.sql.models import Job
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +86,7 @@ class NewJobs:
         self, session: Session, new: Sequence[tuple[int, NewJob]], now_ms: int
     ) -> list[int]:
         rows = [self._row(session, app_id, job, now_ms) for app_id, job in new]
-        by_key = jobs.insert(session, rows)
+        by_key = job_rows.insert(session, rows)
         ids = [by_key[row["app_id"], row["name"]] for row in rows]
         started = [
             (job_id, row, job.zone)

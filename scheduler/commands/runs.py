@@ -32,9 +32,9 @@ from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.instants import iso
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_names import JobPath
-from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.metrics import counts
 from warren.sql.models import Job
 from warren.sql.run_status import OPEN, Kind, RunStatus
@@ -149,7 +149,7 @@ class RunCommands:
             job = self._job(session, wanted)
             if job.max_waiting:
                 # So that triggers at the same time count each other's runs.
-                jobs.lock_rows(session, [job.id])
+                job_rows.lock_rows(session, [job.id])
             schemas = triggers.schemas_for(session, job, now_ms)
             unchecked = triggers.unchecked(job, asked, schemas)
             if (known := claimed_id(session, once, first_id, now_ms)) != first_id:
@@ -283,7 +283,7 @@ class RunCommands:
         counts.add_cancelled(session, Counter(run.app_id for run in ended))
 
     def _job(self, session: Session, wanted: int | JobPath) -> JobToTrigger:
-        job = jobs.to_trigger(session, wanted)
+        job = job_rows.to_trigger(session, wanted)
         if job is not None and self._context.actor.knows_job(job.app_id, job.id):
             return job
         if isinstance(wanted, int):

@@ -18,7 +18,7 @@ from warren.scheduler.problems import Code, Problem, Word
 from warren.sql.instants import at
 from warren.sql.jobs import script_versions
 from warren.sql.models import Job
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 
 
 def has_script(job: Job, spec: JobSpec) -> bool:

@@ -26,8 +26,8 @@ from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Problem
 from warren.sql.alarms import alarms
 from warren.sql.ids import RunIds
-from warren.sql.jobs import jobs
-from warren.sql.jobs.jobs import CallableJob
+from warren.sql.jobs import job_rows
+from warren.sql.jobs.job_rows import CallableJob
 from warren.sql.listings import ledger, recent
 from warren.sql.run_status import FINE, Kind, RunStatus
 from warren.sql.runs import calls, planning
@@ -93,7 +93,7 @@ class CallPlanner:
             if call.identity and call.identity != identity_of(caller)
         }
         theirs = [(call, caller) for call, caller in theirs if caller.id not in others]
-        known = jobs.to_call(session, {(caller.app_id, call.job) for call, caller in theirs})
+        known = job_rows.to_call(session, {(caller.app_id, call.job) for call, caller in theirs})
         params = TypedParams.read(session, {job.app for job in known.values()}, self._now_ms())
         wanted: list[tuple[Called, Caller, CallableJob]] = []
         for call, caller in theirs:

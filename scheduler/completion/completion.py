@@ -34,8 +34,8 @@ from warren.scheduler.completion.transition import (
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.sql.ids import RunIds
-from warren.sql.jobs import jobs
-from warren.sql.jobs.jobs import JobToRun
+from warren.sql.jobs import job_rows
+from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import calls, planning, ticks
 from warren.sql.runs.run_rows import FailedRun, LockedRun
@@ -193,7 +193,7 @@ class Completion:
 def _jobs_to_run(session: Session, won: Sequence[Won]) -> dict[int, JobToRun]:
     """Return the jobs of the runs that did not succeed."""
     job_ids = {row.job_id for row, end in won if end.status is not RunStatus.SUCCEEDED}
-    return jobs.for_runs(session, job_ids) if job_ids else {}
+    return job_rows.for_runs(session, job_ids) if job_ids else {}
 
 
 def _failures_before(session: Session, won: Sequence[Won]) -> dict[int, FailedRun]:

@@ -34,7 +34,7 @@ from warren.scheduler.problems import Refused, explanation, fault_of
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import JobRecipients, NewAlarm
 from warren.sql.ids import RunIds
-from warren.sql.jobs import job_names, jobs, script_versions
+from warren.sql.jobs import job_names, job_rows, script_versions
 from warren.sql.registry import apps
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import flow_nodes, planning, transitions
@@ -387,7 +387,7 @@ class FlowRuns:
         run, end = flow.run, flow.end
         assert end is not None
         if run.kill_requested_at is not None:
-            job = jobs.for_runs(session, [run.job_id]).get(run.job_id)
+            job = job_rows.for_runs(session, [run.job_id]).get(run.job_id)
             if job is not None and is_deadline(run, job.timeout):
                 return _end(run, RunStatus.TIMED_OUT, Why.TIMED_OUT(seconds=job.timeout), now_ms)
             return _end(run, RunStatus.KILLED, Why.KILL_REQUESTED(), now_ms)

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from warren.scheduler.completion.end import End
 from warren.scheduler.flows.graph import NodeRetry
 from warren.scheduler.jobs.stop_reasons import is_by_person
-from warren.sql.jobs.jobs import JobToRun
-from warren.sql.models.jobs import Backoff, DeliveryGuarantee
+from warren.sql.jobs.job_rows import JobToRun
+from warren.sql.models.job_tables import Backoff, DeliveryGuarantee
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun, PlannedRun

@@ -16,7 +16,7 @@ from warren.scheduler.routing.probes import Undecided
 from warren.scheduler.routing.routes import Asked, Decision, Memory
 from warren.scheduler.triggers.messages import RoutedTrigger
 from warren.sql.explanation import Explanation
-from warren.sql.models.jobs import DEFAULT_ROUTE
+from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 from warren.sql.runs.run_rows import PlannedRun

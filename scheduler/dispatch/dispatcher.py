@@ -29,7 +29,7 @@ from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.limits import holds
 from warren.sql.registry import pauses
 from warren.sql.runs import due_runs
@@ -135,7 +135,7 @@ class Dispatcher:
 
     def _count_going(self, now_ms: int) -> None:
         database = self._context.database
-        going = database.read(lambda session: jobs.for_runs(session, holds.jobs_going(session)))
+        going = database.read(lambda session: job_rows.for_runs(session, holds.jobs_going(session)))
         if limited := [job for job in going.values() if is_limited(job)]:
             database.write(lambda session: count_going(session, limited, now_ms=now_ms))
 

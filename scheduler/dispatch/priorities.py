@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.turns import Turns
 from warren.sql.engine import Database
-from warren.sql.models.jobs import Priority
+from warren.sql.models.job_tables import Priority
 from warren.sql.registry import apps, presence
 
 #: For how many seconds priorities are used before they are read again.

@@ -17,8 +17,8 @@ from warren.scheduler.routing import routes
 from warren.scheduler.routing.probe_answers import Candidates
 from warren.scheduler.routing.probes import Probes, Undecided
 from warren.scheduler.routing.routes import Asked, Choice, Decision, Memory, Router, RouteRequest
-from warren.sql.jobs.jobs import JobToRun
-from warren.sql.models.jobs import DEFAULT_ROUTE
+from warren.sql.jobs.job_rows import JobToRun
+from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: So many runs in flight keep an executor busy for a while, even if they do nothing.

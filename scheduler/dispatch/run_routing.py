@@ -32,7 +32,7 @@ from warren.scheduler.routing.probes import Undecided
 from warren.scheduler.routing.routes import Asked, Choice, Route, RouteRequest
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.sql.explanation import Explanation
-from warren.sql.jobs.jobs import JobToRun
+from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import transitions
 from warren.sql.runs.run_rows import PlannedRun

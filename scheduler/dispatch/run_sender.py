@@ -50,10 +50,10 @@ from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import Memory, memory_of_underway, underway
 from warren.scheduler.triggers.messages import RoutedTrigger, rank_of
 from warren.scheduler.triggers.publisher import TriggerPublisher
-from warren.sql.jobs import history, jobs, route_memory
-from warren.sql.jobs.jobs import JobToRun
+from warren.sql.jobs import history, job_rows, route_memory
+from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.limits import holds
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.registry import uptimes
 from warren.sql.run_status import LATE_MS, RunStatus
 from warren.sql.runs import flow_nodes, queries, ticks, transitions
@@ -88,7 +88,7 @@ class FlowOpener:
         self, session: Session, rows: Sequence[PlannedRun], known: Mapping[int, JobToRun]
     ) -> None:
         """Open the flows that may run now; the others wait, or are refused."""
-        held = jobs.try_lock(session, {row.job_id for row in rows})
+        held = job_rows.try_lock(session, {row.job_id for row in rows})
         running = flow_nodes.running(session, rows[0].app_id, held)
         opened: dict[int, PlannedRun] = {}
         for row in rows:
@@ -243,7 +243,7 @@ class RunSender:
         )
         jobs_to_run = {
             job_id: job if job.route else job._replace(route=facts.route)
-            for job_id, job in jobs.for_runs(session, {row.job_id for row in rows}).items()
+            for job_id, job in job_rows.for_runs(session, {row.job_id for row in rows}).items()
         }
         facts = replace(facts, now_ms=self._as_of(facts))
         rows = _in_time(session, rows, facts)

@@ -21,7 +21,7 @@ from warren.broker.messages.values import cut_message
 from warren.scheduler.expressions.functions import FUNCTIONS, Fault
 from warren.scheduler.expressions.language import read_expression, read_template
 from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word, unknown_word
-from warren.sql.models.jobs import Backoff
+from warren.sql.models.job_tables import Backoff
 
 #: The most nodes of a flow, and the most runs of a node with `each`.
 MAX_NODES, MAX_SHARDS = 1_000, 1_000

@@ -43,7 +43,7 @@ from warren.sql.batch import chunks
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, USER, Origin
 from warren.sql.instants import at
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.models import App, Job, User
 from warren.sql.run_status import Kind
 
@@ -90,7 +90,7 @@ class TakeOver:
         why_not = self._why_not(session, item, known)
         if job is None or why_not:
             return _outcome(item, job, why_not or "it is not here")
-        job, now_ms = jobs.lock(session, job.id), self._context.now_ms()
+        job, now_ms = job_rows.lock(session, job.id), self._context.now_ms()
         decided_ms = job.last_tick_at if origins.started(session, [job.id]) else 0
         try:
             self._schedules.take_over(
@@ -164,7 +164,7 @@ class GiveBack:
 
     def _stop(self, outcome: Outcome) -> Outcome:
         def unit(session: Session) -> Outcome:
-            job, now_ms = jobs.lock(session, outcome.target_id), self._context.now_ms()
+            job, now_ms = job_rows.lock(session, outcome.target_id), self._context.now_ms()
             if self._schedules.stop(session, job, now_ms):
                 self._context.note_job(session, Action.JOB_STOP, job, now_ms)
             return outcome

@@ -44,7 +44,7 @@ from warren.sql.accounts import audit_log
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
 from warren.sql.instants import at
-from warren.sql.jobs import child_links, jobs
+from warren.sql.jobs import child_links, job_rows
 from warren.sql.models import App, Job, ScriptVersion
 from warren.sql.registry import apps
 
@@ -473,7 +473,7 @@ class JobImport:
         apply_script(session, job, step.spec, who=self._decider.source, now_ms=now_ms)
 
     def _update(self, session: Session, step: JobStep, now_ms: int) -> Job:
-        job = jobs.lock(session, step.target_id)
+        job = job_rows.lock(session, step.target_id)
         if step.item.stop_reasons:
             self._schedules.stop(session, job, now_ms)
         self._changes.edit(session, job, step.spec, now_ms)

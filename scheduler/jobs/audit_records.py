@@ -14,7 +14,7 @@ from warren.scheduler.problems import counted
 from warren.scheduler.schedules.registry import written
 from warren.sql.jobs import child_links, script_versions
 from warren.sql.models import Job
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 
 #: Lines of a diff that are shown at most, and lines of both sources for which one is computed.
 DIFF_LINES, COMPARED_LINES = 60, 4_000

@@ -21,7 +21,7 @@ from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.run_date import run_date_of
 from warren.scheduler.schedules.working_days import Calendars, UnknownDay
 from warren.sql.jobs.due_jobs import JobToPlan
-from warren.sql.jobs.jobs import CallableJob, JobToTrigger
+from warren.sql.jobs.job_rows import CallableJob, JobToTrigger
 from warren.sql.models import Job
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind

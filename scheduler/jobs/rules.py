@@ -36,7 +36,7 @@ from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
-from warren.sql.models.jobs import Backoff, Scope
+from warren.sql.models.job_tables import Backoff, Scope
 
 LANGUAGES = tuple(ScriptLanguage)
 

@@ -37,7 +37,7 @@ from warren.scheduler.schedules.options import NO_OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import newest_rule
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS
 from warren.sql.models import Job
-from warren.sql.models.jobs import (
+from warren.sql.models.job_tables import (
     CATCH_UP_MOST,
     CATCH_UP_SECONDS,
     LATE_LIMIT_SECONDS,

@@ -20,7 +20,7 @@ from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import Calendars
-from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.models.job_tables import NO_SCHEDULE
 from warren.sql.registry import catalogues, presence
 
 #: The most catalogues whose schemas are cached: an app has one, or two for a while.

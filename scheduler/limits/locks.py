@@ -10,11 +10,11 @@ from sqlalchemy.orm import Session
 from warren.broker.messages.values import Block
 from warren.scheduler.limits.room import ClusterLane, LimitNeed, LimitRoom, LimitState, age_of
 from warren.scheduler.limits.specs import stored_uses
-from warren.sql.jobs.jobs import JobToRun
+from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.limits import holds
 from warren.sql.limits.holds import Holder, LimitRow
 from warren.sql.models import Job
-from warren.sql.models.jobs import Scope
+from warren.sql.models.job_tables import Scope
 from warren.sql.runs import due_runs, waiting
 from warren.sql.runs.run_rows import PlannedRun
 

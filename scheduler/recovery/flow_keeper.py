@@ -17,7 +17,7 @@ from warren.scheduler.completion.flow_judgement import NodeEnd, ends_of_ticks
 from warren.scheduler.flows.judge import Outcome
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import flow_nodes, ticks, transitions
 from warren.sql.runs.flow_nodes import FlowToStop, NodeState
@@ -106,7 +106,7 @@ class FlowKeeper:
 def _mark_late(session: Session, run_id: int) -> None:
     """Mark a flow as to be stopped, as of the instant at which its time was over."""
     for run in transitions.lock(session, [run_id]):
-        job = jobs.for_runs(session, [run.job_id]).get(run.job_id)
+        job = job_rows.for_runs(session, [run.job_id]).get(run.job_id)
         if job is not None and run.started_at is not None:
             deadline_ms = run.started_at + job.timeout * 1_000
             transitions.request_kill(session, run_id, now_ms=deadline_ms)

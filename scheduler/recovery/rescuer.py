@@ -22,8 +22,8 @@ from warren.scheduler.node_context import NodeContext
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
 from warren.scheduler.triggers.publisher import BatchResult, TriggerPublisher
 from warren.sql.instants import is_within
-from warren.sql.jobs import jobs
-from warren.sql.jobs.jobs import JobToRun
+from warren.sql.jobs import job_rows
+from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries, transitions
@@ -90,7 +90,7 @@ class Resender:
 
 def _parts(session: Session, rows: Sequence[RoutedRun], apps: Mapping[int, str]) -> TriggerParts:
     return TriggerParts(
-        jobs=jobs.for_runs(session, {row.job_id for row in rows}),
+        jobs=job_rows.for_runs(session, {row.job_id for row in rows}),
         apps=apps,
         scripts=Scripts().read(session, [row.script_version for row in rows]),
     )

@@ -22,7 +22,7 @@ from warren.scheduler.schedules.schedule import (
     Translate,
     ValueForm,
 )
-from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.models.job_tables import NO_SCHEDULE
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)

@@ -19,8 +19,8 @@ from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.schedules.registry import OneTime
-from warren.sql.jobs.jobs import JobToRun
-from warren.sql.models.jobs import Priority
+from warren.sql.jobs.job_rows import JobToRun
+from warren.sql.models.job_tables import Priority
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
 #: How long an executor may take a trigger from its queue; the id is remembered for longer.

@@ -19,7 +19,7 @@ from warren.scheduler.schedules.working_days import date_of, day_of
 from warren.scheduler.views.process_view import read_catalogues
 from warren.sql.alarms.watches import MIN_SUCCESSES
 from warren.sql.instants import moment
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import state
 
@@ -119,7 +119,7 @@ def file_warnings(
     known = apps.ids_by_name(session)
     old = {
         f"{row.app}/{row.name}"
-        for row in jobs.without_rule(
+        for row in job_rows.without_rule(
             session,
             kinds=registry.RULED_KINDS,
             dated=registry.RULED_FROM_KINDS,

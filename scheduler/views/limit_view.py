@@ -18,7 +18,7 @@ from warren.sql.limits import holds, limits, usage
 from warren.sql.limits.limits import LimitedJob
 from warren.sql.limits.usage import HoldingRun
 from warren.sql.listings.recent import DetailedRun
-from warren.sql.models.jobs import Scope
+from warren.sql.models.job_tables import Scope
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import due_runs
 

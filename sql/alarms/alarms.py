@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.dialects.supported import use_index
 from warren.sql.models import Alarm, App, Job, Run
-from warren.sql.models.runs import BY_CHANNEL
+from warren.sql.models.run_tables import BY_CHANNEL
 from warren.sql.rows import fetch, query
 
 

@@ -16,7 +16,7 @@ from warren.sql.dialects.supported import of
 from warren.sql.instants import midnight
 from warren.sql.models import App, DayReport, History, ImportOrigin, Job, Model, Run, ScriptVersion
 from warren.sql.models import Sequence as Counter
-from warren.sql.models.runs import TICK_KEY
+from warren.sql.models.run_tables import TICK_KEY
 from warren.sql.rows import fetch, query
 
 #: Name prefix of a counter row for run ids that were skipped: from the number after the prefix up

@@ -17,7 +17,7 @@ from warren.sql.batch import ALREADY_LOCKED, Guard, chunks, modify, update_each
 from warren.sql.dialects.supported import LONG_TEXT, PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
 from warren.sql.models import Job
-from warren.sql.models.jobs import BY_NEXT_TICK
+from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.rows import fetch, query
 
 _COLUMNS = Job.__mapper__.columns

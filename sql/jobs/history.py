@@ -11,7 +11,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.instants import HOUR_MS
 from warren.sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
 from warren.sql.models import History, Job, SkippedTicks
-from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.models.job_tables import NO_SCHEDULE
 
 #: The most characters of the reason in the record of a skip.
 MAX_REASON_LENGTH = 255

@@ -11,7 +11,7 @@ from warren.sql.batch import chunks
 from warren.sql.dialects.supported import use_index
 from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.models import App, Job
-from warren.sql.models.jobs import BY_SEARCHED_TEXT
+from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.rows import contains, fetch, query
 

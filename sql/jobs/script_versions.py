@@ -12,7 +12,7 @@ from warren.sql.dialects.supported import of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.models import App, Job, Run, ScriptVersion
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.rows import fetch, fetch_one, query
 from warren.sql.run_status import OPEN
 

@@ -26,7 +26,7 @@ from warren.sql.run_status import IN_FLIGHT
 
 
 class LimitRow(NamedTuple):
-    """A limit as it is stored; see `warren.sql.models.jobs.Limit`."""
+    """A limit as it is stored; see `warren.sql.models.job_tables.Limit`."""
 
     id: int
     name: str | None

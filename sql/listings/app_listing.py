@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import modify
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.models import App, AppDay, Job, Registration, Run
-from warren.sql.models.jobs import DEFAULT_ROUTE
+from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import pauses
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.rows import fetch, query

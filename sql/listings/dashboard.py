@@ -11,7 +11,7 @@ from warren.sql.listings import run_messages, run_search
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Registration, Run
-from warren.sql.models.runs import BY_DUE_SECOND
+from warren.sql.models.run_tables import BY_DUE_SECOND
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.run_status import FAILURES, RunStatus
 

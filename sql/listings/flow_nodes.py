@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
 from warren.sql.models import App, FlowNode, Job, Run, ScriptVersion
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.rows import fetch, query
 
 

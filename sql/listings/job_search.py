@@ -29,7 +29,7 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import App, Job, Run, ScriptVersion
-from warren.sql.models.jobs import BY_SEARCHED_TEXT
+from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.rows import Query, contains, fetch, fetch_one, query
 from warren.sql.run_status import RunStatus
 

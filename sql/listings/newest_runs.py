@@ -19,7 +19,7 @@ from sqlalchemy.orm import Session
 from warren.sql.accounts import audit_log
 from warren.sql.dialects.supported import use_index
 from warren.sql.models import App, Run
-from warren.sql.models.runs import BY_STATUS
+from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import Query, fetch, query
 from warren.sql.run_status import RunStatus
 

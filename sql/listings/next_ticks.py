@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import MINUTE_MS
 from warren.sql.models import App, Job
-from warren.sql.models.jobs import BY_NEXT_TICK
+from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.rows import fetch, query
 
 MAX_JOBS = 5_000

@@ -32,7 +32,7 @@ from warren.sql.listings.newest_runs import (
 )
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import Run
-from warren.sql.models.runs import BY_DUE_SECOND, BY_TICK
+from warren.sql.models.run_tables import BY_DUE_SECOND, BY_TICK
 from warren.sql.rows import Query, query
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import reruns

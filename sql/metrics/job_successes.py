@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks, modify
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.models import App, Job, JobSuccess, Run
-from warren.sql.models.runs import BY_TICK
+from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
 

@@ -5,7 +5,7 @@ domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and
 """
 
 from warren.sql.models.base import Model
-from warren.sql.models.cluster import (
+from warren.sql.models.cluster_tables import (
     ApiToken,
     App,
     AuditEntry,
@@ -26,7 +26,7 @@ from warren.sql.models.cluster import (
     Uptime,
     User,
 )
-from warren.sql.models.jobs import (
+from warren.sql.models.job_tables import (
     Backfill,
     CalendarRow,
     FlowJob,
@@ -39,7 +39,7 @@ from warren.sql.models.jobs import (
     ScriptVersion,
     SkippedTicks,
 )
-from warren.sql.models.runs import (
+from warren.sql.models.run_tables import (
     Alarm,
     AppDay,
     Call,

@@ -11,7 +11,7 @@ from sqlalchemy.sql.elements import ColumnElement
 from warren.sql.dialects.supported import of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.models import App, Job
-from warren.sql.models.jobs import Priority
+from warren.sql.models.job_tables import Priority
 from warren.sql.rows import fetch, query
 
 #: Two ranges of an index; `<>` might read all of it.

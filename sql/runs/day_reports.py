@@ -18,7 +18,7 @@ from warren.sql.batch import insert_or_ignore
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.instants import midnight
 from warren.sql.models import AppDay, DayReport, Run
-from warren.sql.models.runs import BY_DUE_SECOND
+from warren.sql.models.run_tables import BY_DUE_SECOND
 from warren.sql.run_status import OPEN, RunStatus
 
 _NO_RUNS = dict.fromkeys(

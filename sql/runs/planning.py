@@ -17,7 +17,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
 from warren.sql.models import Run
-from warren.sql.models.runs import TICK_KEY
+from warren.sql.models.run_tables import TICK_KEY
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs.run_rows import LockedRun
 from warren.sql.runs.transitions import ENTERED

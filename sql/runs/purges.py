@@ -16,7 +16,7 @@ from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.instants import at
 from warren.sql.models import Call, FlowNode, Purge, Run
-from warren.sql.models.runs import BY_DUE_SECOND
+from warren.sql.models.run_tables import BY_DUE_SECOND
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL
 from warren.sql.runs import day_reports

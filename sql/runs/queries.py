@@ -14,7 +14,7 @@ from warren.sql.batch import chunks
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import AHEAD_MS, DAY_MS
 from warren.sql.models import App, Job, Run
-from warren.sql.models.runs import BY_STATUS
+from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import IN_FLIGHT, RunStatus
 from warren.sql.runs.run_rows import EndedRun, RoutedRun, TracedRun

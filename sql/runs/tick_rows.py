@@ -11,7 +11,7 @@ from warren.sql.dialects.supported import of, use_index
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import child_links
 from warren.sql.models import App, Job, Purge, Run, SkippedTicks
-from warren.sql.models.runs import BY_TICK
+from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import LATE_MS, OPEN, Kind, RunStatus
 from warren.sql.runs.run_rows import TickRun

@@ -15,7 +15,7 @@ from warren.sql.dialects.supported import use_index
 from warren.sql.listings import newest_runs
 from warren.sql.listings.newest_runs import FoundRun, ReadSizes, RunSelection
 from warren.sql.models import App, Job, Run
-from warren.sql.models.runs import BY_TICK
+from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINE, OPEN, RunStatus
 

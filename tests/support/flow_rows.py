@@ -8,7 +8,7 @@ from tests.support.stored_rows import Rows
 from warren.scheduler.flows.graph import parse
 from warren.sql.jobs import flow_links
 from warren.sql.models import FlowNode, Job, Run, ScriptVersion
-from warren.sql.models.jobs import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs.transitions import ENTERED
 

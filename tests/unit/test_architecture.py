@@ -13,7 +13,7 @@ from setuptools import find_packages
 from tests.support import architecture
 from tests.support.architecture import CodeBase
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, NoSchedule
-from warren.sql.models.jobs import DeliveryGuarantee
+from warren.sql.models.job_tables import DeliveryGuarantee
 
 ROOT = Path(__file__).parents[2]
 
@@ -56,11 +56,11 @@ HOMES = {
 #: Where what a row says of its schedule may be written out; all others ask the kind's class.
 SCHEDULE_KINDS = {kind: ["scheduler.schedules."] for kind in KINDS} | {
     CronSchedule.kind: ["scheduler.schedules.", "sql.run_status"],
-    NoSchedule.kind: ["sql.models.jobs"],
+    NoSchedule.kind: ["sql.models.job_tables"],
 }
 
 #: Where what a row says of its delivery guarantee may be written out.
-GUARANTEES = {guarantee.value: ["sql.models.jobs"] for guarantee in DeliveryGuarantee}
+GUARANTEES = {guarantee.value: ["sql.models.job_tables"] for guarantee in DeliveryGuarantee}
 
 #: Sessions are passed around, so their type is known outside their home.
 LENT = {("sqlalchemy.orm", "Session"): {"scheduler", "admin_web", "warren"}}

@@ -33,7 +33,7 @@ from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.registry import apps
 from warren.views.terminal import Line, Output, Part, Record, Warned, print_output, visible
 
@@ -270,7 +270,7 @@ def _read(sources: Sequence[Source], values: GivenValues = NO_VALUES) -> JobFile
 
 def _is_untouched(session: Session) -> bool:
     made = audit_log.listing(session, AuditFilter(action=Action.JOB_CREATE, limit=1))
-    return not made and not jobs.is_any(session)
+    return not made and not job_rows.is_any(session)
 
 
 def _apply(

@@ -17,7 +17,7 @@ from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
-from warren.sql.jobs import child_links, jobs
+from warren.sql.jobs import child_links, job_rows
 from warren.sql.listings import job_search
 from warren.sql.models import Job
 from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
@@ -150,7 +150,7 @@ class Known:
         versions = {run.script_version for run in runs if run.script_version is not None}
         return cls(
             later=reruns.later(session, [run.id for run in runs]),
-            jobs=jobs.by_ids(session, {run.job_id for run in runs}),
+            jobs=job_rows.by_ids(session, {run.job_id for run in runs}),
             versions=reruns.kept_versions(session, versions),
         )
 
@@ -242,7 +242,7 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
     Their jobs are locked as well, so that no backfill runs their due times meanwhile.
     """
     runs = transitions.lock(session, run_ids)
-    jobs.lock_rows(session, {run.job_id for run in runs})
+    job_rows.lock_rows(session, {run.job_id for run in runs})
     later = reruns.later(session, [run.id for run in runs])
     transitions.lock(session, {run.id for later_runs in later.values() for run in later_runs})
     return runs

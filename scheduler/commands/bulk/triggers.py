@@ -18,7 +18,7 @@ from warren.scheduler.jobs.typed_params import HandlerSchemas, TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.instants import DAY_MS, iso
-from warren.sql.jobs.jobs import JobToTrigger
+from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.models import App
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind

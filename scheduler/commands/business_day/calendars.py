@@ -28,7 +28,7 @@ from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.working_days import Calendar
 from warren.sql.instants import moment
-from warren.sql.jobs import calendars, due_jobs, history, jobs
+from warren.sql.jobs import calendars, due_jobs, history, job_rows
 from warren.sql.jobs.calendars import CalendarUser
 from warren.sql.metrics import counts
 from warren.sql.models import CalendarRow
@@ -210,7 +210,7 @@ class CalendarCommands:
         again = [job for job in replanned if not job.user.is_enabled and job.next_ms is not None]
         session.flush()
         for stopped in again:
-            job = jobs.lock(session, stopped.user.id)
+            job = job_rows.lock(session, stopped.user.id)
             self._schedules.start(session, job, self._context.now_ms())
 
     def _lost(

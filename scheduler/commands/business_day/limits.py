@@ -12,7 +12,7 @@ from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.locks import count_going
 from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.sql.jobs import jobs
+from warren.sql.jobs import job_rows
 from warren.sql.limits import holds, limits
 from warren.sql.models import Limit
 
@@ -99,7 +99,7 @@ def apply_limits(
     }
     if changed_names:
         taking = [job.id for job in limits.jobs_naming(session)]
-        known = jobs.for_runs(session, taking).values()
+        known = job_rows.for_runs(session, taking).values()
         count_going(session, known, now_ms=now_ms, named=changed_names)
     return done
 

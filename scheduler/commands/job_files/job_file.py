@@ -56,7 +56,7 @@ from warren.scheduler.limits.specs import KnownLimits, LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.working_days import day_of
 from warren.sql.instants import moment
-from warren.sql.jobs import child_links, due_jobs, job_file_rows, jobs
+from warren.sql.jobs import child_links, due_jobs, job_file_rows, job_rows
 from warren.sql.models import App
 from warren.sql.registry import apps
 
@@ -229,7 +229,7 @@ class JobFileCommands:
         new_ids = {job_ids[number] for number in created}
         self._children.write(session, [item for item in links if item.job_id in new_ids], now_ms)
         deleted = {
-            job_id: self._changes.delete(session, jobs.lock(session, job_id), now_ms)
+            job_id: self._changes.delete(session, job_rows.lock(session, job_id), now_ms)
             for job_id in left_out
         }
         applied = preview.applied | self._change(session, file, preview, job_ids, created)

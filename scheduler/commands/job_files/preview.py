@@ -40,10 +40,10 @@ from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.schedules.working_days import Calendar, Calendars
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
-from warren.sql.jobs import child_links, job_file_rows, job_names, jobs
+from warren.sql.jobs import child_links, job_file_rows, job_names, job_rows
 from warren.sql.limits import limits
 from warren.sql.models import App, Job
-from warren.sql.models.jobs import DEFAULT_ROUTE
+from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind
 from warren.sql.runs import planned_runs
@@ -351,7 +351,7 @@ class JobFilePreview:
     ) -> dict[Name, Job]:
         keys = {(app_ids[spec.app], spec.name): spec for spec in specs if app_ids[spec.app] > 0}
         stored = job_names.find_many(session, keys)
-        jobs.read_sources(
+        job_rows.read_sources(
             session, [job for key, job in stored.items() if keys[key].script_language]
         )
         return {(keys[key].app, keys[key].name): job for key, job in stored.items()}

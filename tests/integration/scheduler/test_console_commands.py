@@ -12,7 +12,7 @@ from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import users
 from warren.sql.accounts.users import Role, UserFilter
 from warren.sql.errors import NotFound
-from warren.sql.jobs import jobs, script_versions
+from warren.sql.jobs import job_rows, script_versions
 from warren.sql.listings import app_listing
 from warren.sql.models import Job
 
@@ -87,7 +87,7 @@ def test_scripts_given_to_a_job_at_once_get_numbers_of_their_own(rows: Rows) -> 
 
     def give(source: str) -> Callable[[], object]:
         def unit(session: Any) -> int:
-            job = jobs.lock(session, job_id)
+            job = job_rows.lock(session, job_id)
             return script_versions.save(
                 session,
                 job,

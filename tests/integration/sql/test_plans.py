@@ -19,7 +19,7 @@ from warren.sql.alarms.alarms import MAIL, AlarmStatus
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
-from warren.sql.jobs import child_links, due_jobs, history, jobs
+from warren.sql.jobs import child_links, due_jobs, history, job_rows
 from warren.sql.listings import (
     app_listing,
     dashboard,
@@ -295,7 +295,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("mark_sent", lambda s: transitions.mark_sent(s, MINE, node=NODE, now_ms=1), "PRIMARY", 500),
     ("start", lambda s: transitions.start(s, dict.fromkeys(MINE, 1)), "PRIMARY", 1),
     ("end", lambda s: transitions.end(s, [ended(i) for i in MINE]), "PRIMARY", 1),
-    ("for_runs", lambda s: jobs.for_runs(s, MINE), "PRIMARY", 500),
+    ("for_runs", lambda s: job_rows.for_runs(s, MINE), "PRIMARY", 500),
     (
         "followed",
         lambda s: child_links.followed(s, MINE, waiting_kinds=["FIX_DELAY"]),

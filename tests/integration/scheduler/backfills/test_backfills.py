@@ -20,7 +20,7 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.triggers.messages import routed_trigger
 from warren.sql.backfill_status import BackfillState, Selection
-from warren.sql.jobs import backfills, jobs
+from warren.sql.jobs import backfills, job_rows
 from warren.sql.models import Backfill, Job, Run
 from warren.sql.run_status import OPEN, Kind, RunStatus
 from warren.sql.runs import transitions
@@ -153,7 +153,7 @@ def test_a_retry_keeps_its_due_time_open_and_queues_as_the_first_attempt_did(
 
     def read(session: Any) -> list[Any]:
         planned = transitions.claim(session, [retry.id])
-        job = jobs.for_runs(session, [job_id])[job_id]
+        job = job_rows.for_runs(session, [job_id])[job_id]
         return [
             routed_trigger(run, job, app=APP, address="one", boot_id="b", routed_at=1).trigger
             for run in planned

@@ -14,7 +14,7 @@ from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import JobPath, ids_in_app
 from warren.sql.models import App, Job, Registration
-from warren.sql.models.jobs import NO_SCHEDULE
+from warren.sql.models.job_tables import NO_SCHEDULE
 from warren.sql.registry import presence
 from warren.sql.rows import fetch, fetch_plain, query
 

@@ -11,7 +11,7 @@ from tests.support.sql_rows import NOW_MS, add_job, side_by_side
 from warren.sql.engine import Database
 from warren.sql.errors import Ambiguous, NotFound
 from warren.sql.explanation import Explanation
-from warren.sql.jobs import due_jobs, job_names, jobs
+from warren.sql.jobs import due_jobs, job_names, job_rows
 from warren.sql.models import Job
 from warren.sql.registry import apps
 
@@ -153,7 +153,7 @@ class TestLock:
             assert session.get_one(Job, job_id).last_tick_at == 0
             read.set()
             assert moved.wait(30)
-            return jobs.lock(session, job_id).last_tick_at
+            return job_rows.lock(session, job_id).last_tick_at
 
         def advance() -> int:
             assert read.wait(30)
@@ -168,7 +168,7 @@ class TestLock:
 
     def test_a_job_that_is_gone_is_said_so(self, database: Database) -> None:
         with pytest.raises(NotFound, match="NO_JOB id=5"):
-            database.write(lambda session: jobs.lock(session, 5))
+            database.write(lambda session: job_rows.lock(session, 5))
 
 
 class TestFind:
@@ -218,7 +218,7 @@ class TestFind:
         job_id = add_job(database, retry_delay=7)
 
         found = database.read(
-            lambda session: jobs.for_runs(session, range(job_id - 700, job_id + 800))
+            lambda session: job_rows.for_runs(session, range(job_id - 700, job_id + 800))
         )
 
         assert list(found) == [job_id]
