@@ -33,7 +33,6 @@ from warren.scheduler.alarms.watches import (
 )
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.backfills.refill import Refill
-from warren.scheduler.command_sender import CommandSender
 from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
@@ -44,6 +43,7 @@ from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
 from warren.scheduler.dispatch.run_sender import RunSender
 from warren.scheduler.dispatch.workload import LIMIT, Workload
+from warren.scheduler.executor_commands import CommandSender
 from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues

@@ -25,7 +25,12 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.cluster import MAX_REASON_LENGTH, NEVER, PauseOutcome, check_reason
+from warren.scheduler.commands.cluster_commands import (
+    MAX_REASON_LENGTH,
+    NEVER,
+    PauseOutcome,
+    check_reason,
+)
 from warren.scheduler.views.process_view import node_view
 from warren.sql.alarms import alarm_listing
 from warren.sql.instants import MINUTE_MS

@@ -36,7 +36,7 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
-from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.commands.run_commands import KillOutcome
 from warren.scheduler.flows.graph import NAME_LENGTH
 from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem

@@ -30,7 +30,7 @@ from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password
 from warren.scheduler.commands.tokens import token_commands
 from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope
 from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
-from warren.scheduler.commands.users import NAME_PATTERN, UserCommands
+from warren.scheduler.commands.user_commands import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.to_json import TokenView, token_view
 from warren.sql.accounts import tokens, users

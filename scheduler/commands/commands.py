@@ -3,19 +3,19 @@
 from functools import cached_property
 
 from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands, IncidentCommands
-from warren.scheduler.commands.apps import AppCommands
+from warren.scheduler.commands.app_commands import AppCommands
 from warren.scheduler.commands.bulk.bulk import BulkJobCommands, BulkRunCommands, ClearingCommands
-from warren.scheduler.commands.business_day.backfills import BackfillCommands
-from warren.scheduler.commands.business_day.calendars import CalendarCommands
-from warren.scheduler.commands.business_day.limits import LimitCommands
-from warren.scheduler.commands.cluster import ClusterCommands
+from warren.scheduler.commands.business_day.backfill_commands import BackfillCommands
+from warren.scheduler.commands.business_day.calendar_commands import CalendarCommands
+from warren.scheduler.commands.business_day.limit_commands import LimitCommands
+from warren.scheduler.commands.cluster_commands import ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.commands.job_files.job_file import JobFileCommands
-from warren.scheduler.commands.jobs import JobCommands
-from warren.scheduler.commands.runs import RunCommands
-from warren.scheduler.commands.scripts import ScriptCommands
+from warren.scheduler.commands.run_commands import RunCommands
+from warren.scheduler.commands.script_commands import ScriptCommands
 from warren.scheduler.commands.tokens.token_commands import TokenCommands
-from warren.scheduler.commands.users import UserCommands
+from warren.scheduler.commands.user_commands import UserCommands
 
 
 class Commands:

@@ -21,7 +21,7 @@ from warren.scheduler.commands.job_edits import (
     state_of,
 )
 from warren.scheduler.commands.schedule_changes import ScheduleChanges, ToCome, starts_anew
-from warren.scheduler.commands.scripts import apply_flow, apply_script
+from warren.scheduler.commands.script_commands import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from warren.scheduler.alarms.targets import takes_secret
-from warren.scheduler.commands.scripts import has_script, script_change
+from warren.scheduler.commands.script_commands import has_script, script_change
 from warren.scheduler.jobs.audit_records import (
     differences,
     script_difference,

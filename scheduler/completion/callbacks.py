@@ -33,10 +33,10 @@ from warren.broker.reasons.codes import Why
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.bisection import bisect
-from warren.scheduler.command_sender import AddressedCommand, CommandSender
 from warren.scheduler.completion.calls import ReportedCall, end_of_call
 from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, identity_of, plausible_instant
+from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of

@@ -23,7 +23,7 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.passwords import hash_password
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.commands.users import rights_record
+from warren.scheduler.commands.user_commands import rights_record
 from warren.scheduler.imports.decisions import Decider, decide_change
 from warren.scheduler.imports.items import (
     ImportAction,

@@ -14,13 +14,13 @@ from sqlalchemy.orm import Session
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.apps import app_record
+from warren.scheduler.commands.app_commands import app_record
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import JobChanges
 from warren.scheduler.commands.new_jobs import new_job
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.commands.scripts import apply_script
+from warren.scheduler.commands.script_commands import apply_script
 from warren.scheduler.flows.circles import find_circle
 from warren.scheduler.imports.decisions import (
     AppStep,

@@ -29,7 +29,7 @@ from warren.broker.messages.to_scheduler import Heartbeat
 from warren.broker.messages.values import Boot, CatalogueAnswer
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Admin, Confirm
-from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.registration import registration

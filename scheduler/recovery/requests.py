@@ -9,7 +9,7 @@ from warren.broker.messages.to_executor import Drain, Kill
 from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
-from warren.scheduler.command_sender import AddressedCommand, CommandSender
+from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.sql.registry import presence

@@ -5,7 +5,7 @@ from typing import Any
 
 from warren.scheduler.actor import CLI, Actor, Right
 from warren.scheduler.app_names import Resolver
-from warren.scheduler.commands.cluster import PauseOutcome
+from warren.scheduler.commands.cluster_commands import PauseOutcome
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_files.preview import Change

@@ -14,7 +14,7 @@ from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
-from warren.scheduler.commands.cluster import NEVER, ClusterCommands, PauseOutcome
+from warren.scheduler.commands.cluster_commands import NEVER, ClusterCommands, PauseOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.spec import AppSpec

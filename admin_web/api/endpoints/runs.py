@@ -49,7 +49,7 @@ from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
-from warren.scheduler.commands.runs import KillOutcome
+from warren.scheduler.commands.run_commands import KillOutcome
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView

@@ -20,8 +20,8 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns
 from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part, Shard, outcome_of
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.jobs import JobCommands
-from warren.scheduler.commands.runs import RunCommands
+from warren.scheduler.commands.job_commands import JobCommands
+from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.membership.self_health import cluster_zone

@@ -18,9 +18,9 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
 from warren.scheduler.calendars.calendar_spec import CalendarSpec, stored_specs
-from warren.scheduler.commands.apps import app_record
+from warren.scheduler.commands.app_commands import app_record
 from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.business_day.limits import apply_limits
+from warren.scheduler.commands.business_day.limit_commands import apply_limits
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.job_edits import CREATED, UNCHANGED, Applied, ChangeAction

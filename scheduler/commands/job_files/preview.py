@@ -14,8 +14,11 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.alarms.targets import columns_of
 from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
-from warren.scheduler.commands.business_day.calendars import CalendarChange, CalendarCommands
-from warren.scheduler.commands.business_day.limits import change_of, refuse_too_small
+from warren.scheduler.commands.business_day.calendar_commands import (
+    CalendarChange,
+    CalendarCommands,
+)
+from warren.scheduler.commands.business_day.limit_commands import change_of, refuse_too_small
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.job_edits import (

@@ -14,7 +14,7 @@ from tests.support.acting import NamedCommands
 from tests.support.console import Clock, Visit, make_app, once_of, signed_in
 from tests.support.stored_rows import Rows
 from warren.jobfile.export import job_file
-from warren.scheduler.commands.jobs import JobCommands
+from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.engine import Database
 from warren.sql.jobs import child_links, job_names

@@ -3,7 +3,7 @@
 import pytest
 
 from warren.scheduler.app_names import is_line
-from warren.scheduler.commands.cluster import check_reason
+from warren.scheduler.commands.cluster_commands import check_reason
 from warren.scheduler.jobs.rules import check_title
 from warren.scheduler.problems import Problem
 

@@ -7,8 +7,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from warren.errands.desk import Desk, visible_children, visible_spec
+from warren.scheduler.commands.job_commands import OldRuleJob
 from warren.scheduler.commands.job_edits import planned
-from warren.scheduler.commands.jobs import OldRuleJob
 from warren.scheduler.jobs.places import words_of
 from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules import registry

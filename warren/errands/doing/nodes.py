@@ -3,7 +3,7 @@
 from zoneinfo import ZoneInfo
 
 from warren.errands.desk import Desk
-from warren.scheduler.commands.cluster import NEVER, PauseOutcome
+from warren.scheduler.commands.cluster_commands import NEVER, PauseOutcome
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.views import blockers
 from warren.scheduler.views.process_view import pause_facts

@@ -10,7 +10,7 @@ from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.cluster import NEVER, PauseOutcome
+from warren.scheduler.commands.cluster_commands import NEVER, PauseOutcome
 from warren.scheduler.dispatch.missed_runs import LINGER_MS
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Code, Problem
