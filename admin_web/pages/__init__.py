@@ -19,7 +19,7 @@ from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages
 from warren.admin_web.pages.monitoring import HealthPages
-from warren.admin_web.pages.runs import RunErrorPages, RunPages
+from warren.admin_web.pages.run_pages import RunErrorPages, RunPages
 from warren.admin_web.pages.timeline import TimelinePages
 from warren.admin_web.pages.users import TokenPages, UserPages
 from warren.admin_web.services import ConsoleServices

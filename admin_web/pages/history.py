@@ -17,7 +17,7 @@ from wtforms.validators import Length, Optional
 
 from warren.admin_web import exports
 from warren.admin_web.forms.console_form import ALL, ConsoleForm, DayField, select_choices
-from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.admin_web.forms.job_fields import FORM_FIELDS, JobForm
 from warren.admin_web.language import job_labels, labels
 from warren.admin_web.language.job_labels import OPTIONS, label_of, place
 from warren.admin_web.local_times import LocalTimes

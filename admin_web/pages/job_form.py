@@ -12,7 +12,7 @@ from werkzeug.wrappers import Response
 
 from warren.admin_web.flows import FlowPreview, read_flow
 from warren.admin_web.flows import preview as preview_flow
-from warren.admin_web.forms.jobs import FLOW, JobForm
+from warren.admin_web.forms.job_fields import FLOW, JobForm
 from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.catalogues import language

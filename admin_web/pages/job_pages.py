@@ -20,7 +20,7 @@ from warren.admin_web import charts, exports
 from warren.admin_web.charts import HeatMap
 from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import Picture, job_picture
-from warren.admin_web.forms.jobs import FORM_FIELDS, JobForm
+from warren.admin_web.forms.job_fields import FORM_FIELDS, JobForm
 from warren.admin_web.forms.run_filter import LINES, JobFilterForm, wanted
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.job_labels import CALL_WHEN, GAPS, ON_HOLIDAY, OPTIONS, label_of

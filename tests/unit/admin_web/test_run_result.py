@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from warren.admin_web.pages.runs import MAX_DEPTH, Branch, ResultView, result_view
+from warren.admin_web.pages.run_pages import MAX_DEPTH, Branch, ResultView, result_view
 
 
 def shown(value: Any, message: str = "") -> ResultView | None:

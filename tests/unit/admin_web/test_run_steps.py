@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 from typing import Any
 
-from warren.admin_web.pages.runs import Stage, shares, steps
+from warren.admin_web.pages.run_pages import Stage, shares, steps
 
 NOW = 1_800_000_000_000
 
