@@ -152,7 +152,7 @@ def main() -> NoReturn:
 
 def _report(error: Exception) -> int:
     from warren.error_output import report_of  # noqa: PLC0415 - only when something is wrong
-    from warren.views.terminal import visible_lines  # noqa: PLC0415 - see above
+    from warren.terminal.output import visible_lines  # noqa: PLC0415 - see above
 
     report = report_of(error)
     sys.stderr.write(report.preface)

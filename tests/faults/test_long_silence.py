@@ -23,7 +23,7 @@ from warren.sql.models import Run
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
-from warren.views.nodes import registrations
+from warren.terminal.node_lines import registrations
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20

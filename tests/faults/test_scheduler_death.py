@@ -14,7 +14,7 @@ from tests.support.processes import identify, stop
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
-from warren.views.nodes import registrations
+from warren.terminal.node_lines import registrations
 
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 

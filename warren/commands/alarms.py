@@ -8,7 +8,7 @@ import click
 from warren.command_options import as_json, examples, takes_settings
 from warren.errands.sending import open_sender, send
 from warren.settings.settings import Settings
-from warren.views.terminal import print_output
+from warren.terminal.output import print_output
 
 #: How long to wait for a test: a little longer than one e-mail may take; and how often to ask.
 TEST_SECONDS = 35.0

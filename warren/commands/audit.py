@@ -19,7 +19,7 @@ from warren.settings.settings import Settings
 from warren.sql.epochs import EpochRow
 from warren.sql.instants import iso
 from warren.sql.limits import damage
-from warren.views.terminal import local, print_json, print_table, read_instant, visible
+from warren.terminal.output import local, print_json, print_table, read_instant, visible
 
 UNSOUND = 1
 #: The counts of a tally, and their names in a report.

@@ -9,7 +9,7 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.errands.sending import open_sender, send
 from warren.settings.settings import Settings
 from warren.sql.backfill_status import Selection
-from warren.views.terminal import print_output
+from warren.terminal.output import print_output
 
 _LARGEST_ID = 2**53 - 1
 #: Time between two looks whether a backfill is over.

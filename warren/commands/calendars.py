@@ -10,7 +10,7 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.errands.sending import open_sender, send
 from warren.jobfile.sources import Source, read_sources
 from warren.settings.settings import Settings
-from warren.views.terminal import print_output
+from warren.terminal.output import print_output
 
 _name = click.argument("name")
 

@@ -27,7 +27,7 @@ from warren.settings.settings import (
     needed_services,
 )
 from warren.sql.errors import SqlError
-from warren.views.terminal import visible
+from warren.terminal.output import visible
 from warren.wiring.executor import make_confinement
 from warren.wiring.processes import connect_broker
 

@@ -20,7 +20,7 @@ from warren.errands.sending import open_sender, send
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
 from warren.settings.settings import Settings, with_api
-from warren.views.terminal import print_output, warn
+from warren.terminal.output import print_output, warn
 
 _name = click.argument("name")
 _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)

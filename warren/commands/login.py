@@ -13,7 +13,7 @@ from warren.errors import CommandError
 from warren.settings.login import Login, forget_login, login_file, store_login
 from warren.settings.setting_rules import check_api_token, check_console_url
 from warren.settings.settings import Settings
-from warren.views.terminal import visible, warn
+from warren.terminal.output import visible, warn
 
 
 @click.command(

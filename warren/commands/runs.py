@@ -10,7 +10,7 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.errands.sending import open_sender, send
 from warren.settings.settings import Settings
 from warren.sql.run_status import FAILURES, RunStatus
-from warren.views.terminal import print_output, visible
+from warren.terminal.output import print_output, visible
 
 _LARGEST_ID = 2**53 - 1
 #: Options of a list of runs that say what caused them.

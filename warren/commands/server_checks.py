@@ -15,7 +15,7 @@ from warren.sql.engine import Database
 from warren.sql.registry import cluster, presence
 from warren.sql.registry.presence import ProcessState, is_of_host, state
 from warren.sql.schema import version
-from warren.views.nodes import registrations
+from warren.terminal.node_lines import registrations
 
 _ANSWER_SECONDS = 10.0
 

@@ -15,7 +15,7 @@ from warren.settings.settings import Settings
 from warren.sql.accounts import tokens as tokens_table
 from warren.sql.listings import job_search
 from warren.sql.registry import apps
-from warren.views.terminal import print_json, print_table, relative, visible
+from warren.terminal.output import print_json, print_table, relative, visible
 
 HEADERS = ("name", "owner", "scopes", "apps", "state", "expires", "last used")
 

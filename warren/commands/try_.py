@@ -21,7 +21,7 @@ from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.run_date import RunDateRule, parse_date, run_date_of
 from warren.settings.setting_rules import local_timezone
 from warren.sql.run_status import Kind
-from warren.views.terminal import read_moment
+from warren.terminal.output import read_moment
 
 _SHARD = re.compile(r"(\d{1,6})/(\d{1,6})")
 

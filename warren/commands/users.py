@@ -15,7 +15,7 @@ from warren.sql.accounts import users as users_table
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.models import User
 from warren.sql.registry import apps
-from warren.views.terminal import print_json, print_table
+from warren.terminal.output import print_json, print_table
 
 HEADERS = ("name", "role", "apps", "scripts", "state")
 _ROLES = {role.name.lower(): role for role in (Role.ADMINISTRATOR, Role.OPERATOR, Role.VIEWER)}

@@ -13,7 +13,7 @@ from warren.client.exchange import Exchange, Request
 from warren.errands.table import ERRANDS
 from warren.errors import CommandError, WarrenError
 from warren.settings.login import Login
-from warren.views.terminal import Output, warn
+from warren.terminal.output import Output, warn
 
 #: How many seconds longer than usual an errand may take: a job file of 70,000 jobs, for example.
 _LONGER_SECONDS = 300

@@ -27,7 +27,7 @@ from warren.sql.engine import Database
 from warren.sql.errors import NotFound
 from warren.sql.jobs import child_links
 from warren.sql.registry import apps
-from warren.views.terminal import (
+from warren.terminal.output import (
     Document,
     Facts,
     Line,

@@ -22,7 +22,7 @@ from warren.sql.listings import recent
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import FINAL
 from warren.sql.runs.ticks import tick_of
-from warren.views.terminal import Output, warn
+from warren.terminal.output import Output, warn
 
 #: How often a followed file, and its run's row, are read.
 FILE_SECONDS = 0.1

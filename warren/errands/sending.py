@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from warren.errors import SettingsError
 from warren.settings.login import Login, stored_login
 from warren.settings.settings import DATABASE_FILE, PREFIX, Settings
-from warren.views.terminal import Output, print_output
+from warren.terminal.output import Output, print_output
 
 
 class Way(NamedTuple):

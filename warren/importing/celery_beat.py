@@ -34,7 +34,7 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import CronSchedule, FixedRate, OneTime
 from warren.settings.settings import Settings
 from warren.sql.dialects.database_url import parse
-from warren.views.terminal import warn
+from warren.terminal.output import warn
 
 _CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")
 _NAME_LENGTH = 255

@@ -24,7 +24,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.options import MAX_JITTER, ScheduleOptions
 from warren.scheduler.schedules.registry import UnixCronSchedule
-from warren.views.terminal import warn
+from warren.terminal.output import warn
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
 _NAME_LENGTH = 60

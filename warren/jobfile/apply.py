@@ -35,7 +35,7 @@ from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.jobs import job_rows
 from warren.sql.registry import apps
-from warren.views.terminal import Line, Output, Part, Record, Warned, print_output, visible
+from warren.terminal.output import Line, Output, Part, Record, Warned, print_output, visible
 
 _PAST = {
     ChangeAction.CREATE: "created",

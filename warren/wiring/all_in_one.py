@@ -42,9 +42,9 @@ from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS
 from warren.sql.listings import recent, run_messages
 from warren.sql.registry import presence
-from warren.views.nodes import registrations
-from warren.views.runs import job_name
-from warren.views.terminal import Screen, coloured, visible
+from warren.terminal.node_lines import registrations
+from warren.terminal.output import Screen, coloured, visible
+from warren.terminal.run_lines import job_name
 from warren.wiring.console import CONSOLE_POOL, console_url, make_console
 from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
 from warren.wiring.processes import Signals

@@ -39,7 +39,7 @@ from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.registry import apps, presence
 from warren.sql.schema.fresh import make_schema
-from warren.views.nodes import registrations
+from warren.terminal.node_lines import registrations
 from warren.wiring.executor import make_executor, make_run_logs, make_slots
 from warren.wiring.processes import Signals
 from warren.wiring.scheduler import make_scheduler

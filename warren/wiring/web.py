@@ -46,7 +46,7 @@ from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailed
 from warren.sql.ids import RunIds
-from warren.views.terminal import Output
+from warren.terminal.output import Output
 
 #: Pooled connections of an API, one for two threads; half as many more are opened when needed.
 API_POOL = API_THREADS // 2

@@ -14,7 +14,7 @@ from warren.sql.alarms import alarm_listing, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter
 from warren.sql.alarms.alarms import UNSENT, AlarmStatus
 from warren.sql.registry import apps
-from warren.views.terminal import read_moment, read_span, relative
+from warren.terminal.output import read_moment, read_span, relative
 
 _HEADERS = ("id", "about", "cause", "run", "to", "status", "since", "tries", "next try", "error")
 _INCIDENT_HEADERS = (

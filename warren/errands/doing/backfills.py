@@ -19,7 +19,7 @@ from warren.scheduler.views.to_json import plain, to_json
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.listings import backfills
 from warren.sql.listings.backfills import BackfillFilter, ListedBackfill
-from warren.views.terminal import local, relative
+from warren.terminal.output import local, relative
 
 HEADERS = ("id", "job", "app", "dates", "state", "done", "failed", "open", "made", "by")
 TICK_HEADERS = ("run date", "due", "state", "run")

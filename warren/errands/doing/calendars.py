@@ -16,7 +16,7 @@ from warren.scheduler.views.calendar_view import (
     year_json,
 )
 from warren.sql.instants import moment
-from warren.views.terminal import local
+from warren.terminal.output import local
 
 _HEADERS = ("name", "version", "weekend", "known until", "from", "jobs", "made by", "counts from")
 

@@ -28,9 +28,9 @@ from warren.sql.jobs import skips
 from warren.sql.listings import backfills, job_search, recent
 from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.job_search import ListedJob
-from warren.views.runs import HEADERS as RUN_HEADERS
-from warren.views.runs import SKIP_HEADERS, run_line, skip_json, skip_line
-from warren.views.terminal import local, relative
+from warren.terminal.output import local, relative
+from warren.terminal.run_lines import HEADERS as RUN_HEADERS
+from warren.terminal.run_lines import SKIP_HEADERS, run_line, skip_json, skip_line
 
 HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
 

@@ -12,8 +12,8 @@ from warren.scheduler.views import limit_view
 from warren.scheduler.views.limit_view import LimitView, in_words, waits_for
 from warren.scheduler.views.to_json import run_json
 from warren.sql.limits import usage
-from warren.views.runs import job_name
-from warren.views.terminal import relative
+from warren.terminal.output import relative
+from warren.terminal.run_lines import job_name
 
 _HEADERS = ("name", "limit", "held", "left", "waiting", "jobs")
 _QUEUE_HEADERS = ("id", "job", "app", "kind", "due", "waits for")

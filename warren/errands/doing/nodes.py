@@ -10,7 +10,7 @@ from warren.scheduler.views.process_view import pause_facts
 from warren.scheduler.views.to_json import to_json
 from warren.sql.registry import pauses
 from warren.sql.registry.pauses import EVERY_APP, ShownPause
-from warren.views.nodes import (
+from warren.terminal.node_lines import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,
     blocker_lines,
@@ -22,7 +22,7 @@ from warren.views.nodes import (
     registered_schedulers,
     scheduler_line,
 )
-from warren.views.terminal import local, read_moment, read_span, relative
+from warren.terminal.output import local, read_moment, read_span, relative
 
 
 def list_executors(desk: Desk, *, as_json: bool = False) -> None:

@@ -32,8 +32,9 @@ from warren.sql.run_status import FINE
 from warren.sql.runs import calls, day_reports
 from warren.sql.runs.day_reports import Counts
 from warren.sql.runs.ticks import tick_of
-from warren.views.nodes import is_scheduler_alive
-from warren.views.runs import (
+from warren.terminal.node_lines import is_scheduler_alive
+from warren.terminal.output import local, read_instant, read_moment
+from warren.terminal.run_lines import (
     HEADERS,
     NODE_HEADERS,
     SKIP_HEADERS,
@@ -43,7 +44,6 @@ from warren.views.runs import (
     skip_line,
     tree_rows,
 )
-from warren.views.terminal import local, read_instant, read_moment
 
 DID_NOT_SUCCEED = 1
 #: Headers of the day report after the day.

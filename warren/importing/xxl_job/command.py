@@ -54,7 +54,7 @@ from warren.scheduler.imports.items import (
 from warren.settings.settings import Settings
 from warren.sql.instants import epoch_ms, iso
 from warren.sql.run_status import RunStatus
-from warren.views.terminal import print_json, visible, warn
+from warren.terminal.output import print_json, visible, warn
 
 _IMPORTANT = (
     ImportAction.CONFLICT,

@@ -20,7 +20,7 @@ from warren.broker.messages.values import APP_PATTERN
 from warren.broker.reasons.codes import Reason, Why
 from warren.errors import CommandError
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
-from warren.importing.xxl_job.jobs import JobReading, read_job
+from warren.importing.xxl_job.job_conversion import JobReading, read_job
 from warren.importing.xxl_job.source_tables import (
     GLUE,
     GROUP,

@@ -7,7 +7,7 @@ import pytest
 
 from warren.executor.builtin.command import Command
 from warren.executor.builtin.http import Request
-from warren.importing.xxl_job.jobs import builtin_job
+from warren.importing.xxl_job.job_conversion import builtin_job
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pytest
 from warren.jobfile.apply import change_line, change_lines
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.preview import Change
-from warren.views.terminal import Line
+from warren.terminal.output import Line
 
 EDIT = Change(
     action=ChangeAction.UPDATE,

@@ -23,7 +23,7 @@ from warren.sql.listings import app_listing
 from warren.sql.models import Registration
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import ProcessState
-from warren.views.terminal import relative, visible
+from warren.terminal.output import relative, visible
 
 #: The words for states; JSON has the states themselves.
 _STATE_WORDS = {

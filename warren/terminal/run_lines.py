@@ -11,7 +11,7 @@ from warren.scheduler.views.to_json import run_progress, to_json
 from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_messages import RunLine
-from warren.views.terminal import duration, local, relative
+from warren.terminal.output import duration, local, relative
 
 HEADERS = (
     "id",

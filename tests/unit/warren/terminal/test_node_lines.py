@@ -16,7 +16,7 @@ from warren.scheduler.views.to_json import to_json
 from warren.sql.models import Registration
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
-from warren.views.nodes import (
+from warren.terminal.node_lines import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,
     executor_line,

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from warren.sql.instants import iso
-from warren.views.terminal import (
+from warren.terminal.output import (
     Document,
     Line,
     Output,

@@ -10,7 +10,7 @@ from warren.scheduler.flows.graph import Condition, Join
 from warren.scheduler.views.flow_view import NodeView
 from warren.scheduler.views.to_json import run_json
 from warren.sql.listings.recent import DetailedRun
-from warren.views.runs import (
+from warren.terminal.run_lines import (
     HEADERS,
     NODE_HEADERS,
     job_name,

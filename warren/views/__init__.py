@@ -1,1 +1,0 @@
-"""Jobs, runs and processes as shown on a terminal."""
