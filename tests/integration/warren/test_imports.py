@@ -58,10 +58,10 @@ def test_handlers_load_no_library_by_what_they_import_from_warren() -> None:
 @pytest.mark.parametrize(
     "modules",
     [
-        "warren.commands.executor, warren.broker.rabbitmq.transport",
-        "warren.commands.try_",
-        "warren.commands.check",
-        "warren.commands.secrets",
+        "warren.command_line.executor, warren.broker.rabbitmq.transport",
+        "warren.command_line.try_",
+        "warren.command_line.check",
+        "warren.command_line.secrets",
         "warren.error_output",
     ],
 )

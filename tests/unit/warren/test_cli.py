@@ -279,7 +279,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[BaseException], None]:
         def broken() -> None:
             raise error
 
-        monkeypatch.setattr("warren.commands.nodes.pause", broken)
+        monkeypatch.setattr("warren.command_line.nodes.pause", broken)
 
     return fail_with
 
@@ -331,6 +331,6 @@ class TestFailures:
         def three() -> int:
             return 3
 
-        monkeypatch.setattr("warren.commands.nodes.pause", three)
+        monkeypatch.setattr("warren.command_line.nodes.pause", three)
 
         assert warren("pause").status == 3

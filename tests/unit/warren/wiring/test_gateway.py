@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from warren.broker.memory import MemoryBroker
-from warren.commands.check import check_gateway
+from warren.command_line.check import check_gateway
 from warren.errors import SettingsError
 from warren.settings.settings import Settings
 from warren.wiring.gateway import make_gateway

@@ -215,7 +215,7 @@ def _of_host(settings: Settings, *, inside_up: bool) -> Checks:
 
 def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
     # Imported here, as SQLAlchemy is missing where only an executor is installed.
-    from warren.commands import server_checks  # noqa: PLC0415
+    from warren.command_line import server_checks  # noqa: PLC0415
 
     def secret() -> str:
         words = check_secret(settings)
@@ -232,7 +232,7 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
 def _alive(settings: Settings, kind: str | None) -> Checks:
     if kind == EXECUTOR:
         return {EXECUTOR: lambda: check_executors(settings, must_run=True)}
-    from warren.commands import server_checks  # noqa: PLC0415
+    from warren.command_line import server_checks  # noqa: PLC0415
     from warren.sql.registry import presence  # noqa: PLC0415 - see above
 
     if kind == API:
