@@ -128,6 +128,17 @@ def class_paths(text: str, packages: Collection[str]) -> list[str]:
     return [path for path in found if path.partition(".")[0] in packages]
 
 
+def story_calls(text: str) -> list[str]:
+    """Return the functions that a story names under their files, as `pkgutil` resolves them."""
+    found, module = [], ""
+    for indent, name in re.findall(r"^( {4}| {6})([\w./]+)(?: {2,}.*)?$", text, re.MULTILINE):
+        if indent == " " * 4:
+            module = "warren." + name.removesuffix(".py").replace("/", ".")
+        else:
+            found.append(f"{module}:{name}")
+    return found
+
+
 def bare_modules(text: str, packages: Collection[str]) -> list[str]:
     """Return the modules that a text names without the `warren.` with which they are imported."""
     found = re.findall(r"`(\w+)\.(\w+)((?:\.\w+)*)`", text)
