@@ -15,11 +15,11 @@ from wtforms.validators import Optional
 from warren.admin_web.forms.console_form import DayField, select_choices
 from warren.scheduler.retention.clearing_criteria import days_between
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
+from warren.sql.listings.job_spans import DayOutcomes, outcomes_of_days
 from warren.sql.registry import executor_loads
 from warren.sql.registry.executor_loads import LoadPoint
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
-from warren.sql.timeline.job_spans import DayOutcomes, outcomes_of_days
 
 DAYS = 90
 #: The side of a square, and the distance between two squares' left edges, in pixels.

@@ -33,7 +33,7 @@ from warren.scheduler.alarms.events import (
     from_text,
 )
 from warren.scheduler.alarms.targets import channels_of, job_targets, targets_of
-from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
+from warren.scheduler.commands.alarm_commands import AlarmCommands
 from warren.scheduler.expectations.expectations import Rule
 from warren.scheduler.problems import Problem, ProblemKind, Refused
 from warren.scheduler.views.to_json import AlarmView, alarm_view, shown_target

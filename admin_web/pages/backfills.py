@@ -26,7 +26,7 @@ from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
 from warren.scheduler.backfills.kept_schedule import DueTimeState
-from warren.scheduler.commands.business_day.backfill_commands import BackfillCommands, Made, Preview
+from warren.scheduler.commands.backfill_commands import BackfillCommands, Made, Preview
 from warren.scheduler.problems import Problem, ProblemKind, Refused
 from warren.scheduler.schedules.registry import has_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc

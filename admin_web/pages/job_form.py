@@ -27,7 +27,7 @@ from warren.broker.messages.values import ScriptLanguage
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
-from warren.scheduler.commands.alarms.alarm_commands import AlarmCommands
+from warren.scheduler.commands.alarm_commands import AlarmCommands
 from warren.scheduler.commands.job_edits import Applied, ChangeAction
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs import rules

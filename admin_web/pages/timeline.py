@@ -36,11 +36,10 @@ from warren.sql.instants import DAY_MS, HOUR_MS, moment
 from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.skips import SkipFilter, SkipLine
-from warren.sql.listings import next_ticks
+from warren.sql.listings import job_spans, next_ticks
+from warren.sql.listings.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
-from warren.sql.timeline import job_spans
-from warren.sql.timeline.job_spans import TROUBLE, Sample, SpanJob, SpanRun
 
 WIDTH = 2_400
 #: Shorter runs that begin within this distance become one bar.

@@ -1,1 +1,1 @@
-"""Commands on jobs, runs, apps, executors, users and tokens; each writes to the audit log."""
+"""What users order, about jobs, runs and everything else; each command writes to the audit log."""

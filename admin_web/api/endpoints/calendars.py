@@ -11,7 +11,7 @@ from warren.admin_web.api.paging import PageQuery, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.business_day.calendar_commands import CalendarChange
+from warren.scheduler.commands.calendar_commands import CalendarChange
 from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date

@@ -20,7 +20,6 @@ from warren.scheduler.actor import Right
 from warren.scheduler.calendars.calendar_spec import CalendarSpec, stored_specs
 from warren.scheduler.commands.app_commands import app_record
 from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.business_day.limit_commands import apply_limits
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.job_edits import CREATED, UNCHANGED, Applied, ChangeAction
@@ -42,6 +41,7 @@ from warren.scheduler.commands.job_files.preview import (
     store_calendars,
     write_app,
 )
+from warren.scheduler.commands.limit_commands import apply_limits
 from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN

@@ -14,11 +14,10 @@ from sqlalchemy.orm import Session
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.alarms.targets import columns_of
 from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
-from warren.scheduler.commands.business_day.calendar_commands import (
+from warren.scheduler.commands.calendar_commands import (
     CalendarChange,
     CalendarCommands,
 )
-from warren.scheduler.commands.business_day.limit_commands import change_of, refuse_too_small
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.job_edits import (
@@ -29,6 +28,7 @@ from warren.scheduler.commands.job_edits import (
     is_as_described,
     planned,
 )
+from warren.scheduler.commands.limit_commands import change_of, refuse_too_small
 from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
 from warren.scheduler.jobs.past_spec import app_spec

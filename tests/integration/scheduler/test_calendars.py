@@ -12,7 +12,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from warren.scheduler.actor import Right
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.business_day.calendar_commands import CalendarChange
+from warren.scheduler.commands.calendar_commands import CalendarChange
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode

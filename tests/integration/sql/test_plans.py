@@ -26,11 +26,13 @@ from warren.sql.listings import (
     error_groups,
     flow_nodes,
     job_search,
+    job_spans,
     newest_runs,
     next_ticks,
     run_search,
 )
 from warren.sql.listings.job_search import JobFilter, Order
+from warren.sql.listings.job_spans import outcomes_of_days
 from warren.sql.listings.newest_runs import RunSelection
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.registry import presence
@@ -51,8 +53,6 @@ from warren.sql.runs.successes import SentTo, Success
 from warren.sql.runs.tick_rows import JobRange
 from warren.sql.runs.ticks import Tick
 from warren.sql.schema import migration
-from warren.sql.timeline import job_spans
-from warren.sql.timeline.job_spans import outcomes_of_days
 
 T = TypeVar("T")
 

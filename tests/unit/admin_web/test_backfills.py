@@ -12,7 +12,7 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.pages.backfills import months
 from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.business_day.calendar_commands import CalendarCommands
+from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.views.backfill_view import FilledState, FilledTick

@@ -10,7 +10,7 @@ import pytest
 from tests.support.console import Visit
 from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.business_day.calendar_commands import CalendarCommands
+from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.schedules.calendar_rows import NotTaken
 from warren.sql.engine import Database

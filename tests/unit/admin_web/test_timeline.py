@@ -19,8 +19,8 @@ from warren.admin_web.pages.timeline import (
     TimelineReader,
     Window,
 )
+from warren.sql.listings.job_spans import SpanRun
 from warren.sql.run_status import RunStatus
-from warren.sql.timeline.job_spans import SpanRun
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_800_000_000_000

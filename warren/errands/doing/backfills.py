@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 from warren.errands.desk import Desk
 from warren.errands.doing.runs import DID_NOT_SUCCEED
 from warren.scheduler.backfills.draft import BackfillRequest
-from warren.scheduler.commands.business_day.backfill_commands import PreviewedTick
+from warren.scheduler.commands.backfill_commands import PreviewedTick
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.backfill_view import (
     BackfillView,

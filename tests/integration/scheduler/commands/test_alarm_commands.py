@@ -18,7 +18,7 @@ from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTarge
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
-from warren.scheduler.commands.alarms.alarm_commands import MAX_TESTS, AlarmCommands
+from warren.scheduler.commands.alarm_commands import MAX_TESTS, AlarmCommands
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.alarms import alarm_listing, alarms
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm

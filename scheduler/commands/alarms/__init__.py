@@ -1,1 +1,0 @@
-"""Commands on alarms and incidents: test targets, resend or dismiss alarms, acknowledge."""

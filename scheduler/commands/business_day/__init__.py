@@ -1,1 +1,0 @@
-"""Commands about calendars, limits and backfills."""

@@ -1,1 +1,0 @@
-"""Queries of the timeline and of a job's calendar."""
