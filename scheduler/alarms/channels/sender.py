@@ -167,7 +167,7 @@ class AlarmSender:
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one holds up no other
             self.slow.note_failure(alarm.target_hash, began=began)
             is_final = isinstance(error, RefusedForGood)
-            words = _words(error) + (_NOT_AGAIN if is_final else "")
+            words = _words(error) + (_NOT_AGAIN if is_final and not _is_test(alarm) else "")
             self._fail(alarm, words, is_final=is_final)
         else:
             self._settle(alarm, AlarmStatus.SENT, answer=bare_line(answer, _ANSWER_LENGTH))

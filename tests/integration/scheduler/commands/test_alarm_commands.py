@@ -121,7 +121,7 @@ class TestSending:
             send(rows, MessageKind.MAIL, Mailer(MailServer.parse(box.url), domain="here").send)
 
         found = outcome(rows, ids)
-        words = "the e-mail was refused: 550 no such user; it is not sent again"
+        words = "the e-mail was refused: 550 no such user"
         assert (found.status, found.error) == ("GIVEN_UP", words)
         assert undelivered(rows) == 0
 
