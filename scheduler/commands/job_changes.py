@@ -168,10 +168,13 @@ class JobChanges:
 
         """
         edits = [self._edit_of(job, spec) for job, spec in wanted]
-        for edit in edits:
-            if edit.restarts:
-                self._check_start(session, edit, now_ms)
-        edits = self._counted(edits, self._to_come(session, edits, now_ms).counts)
+        until = {
+            edit.job: self._old_until(session, edit, now_ms) for edit in edits if edit.reschedules
+        }
+        skipped = {
+            skip.job_id: skip.count for skip in self._schedules.overdue(session, until, now_ms)
+        }
+        edits = _counted(edits, self._to_come(session, edits, now_ms).counts, skipped)
         off = [edit.job for edit in edits if edit.spec.enabled is False]
         stopped = self._schedules.to_stop(session, off)
         starting = {edit.job.id for edit in edits if edit.starts}
@@ -307,7 +310,7 @@ class JobChanges:
                 if edit.reschedules
             }
             to_come = self._to_come(session, real, now_ms)
-            cancelled = self._schedules.settle_old(session, rescheduled, to_come, now_ms)
+            gone = self._schedules.settle_old(session, rescheduled, to_come, now_ms)
             for edit, record in zip(real, before, strict=True):
                 self._carry_out(session, edit, record, now_ms)
             alike = [edit.job for edit in real if edit.is_to_record]
@@ -319,15 +322,12 @@ class JobChanges:
             )
             self._make_anew(session, changed, zones)
             self._count_going(session, real, now_ms)
-        return self._counted(edits, cancelled)
+        return _counted(edits, *gone)
 
     def _to_come(self, session: Session, edits: Iterable[Edit], now_ms: int) -> ToCome:
         """Return what becomes of planned runs that are not due yet."""
         replanned = {edit.job: edit.spec for edit in edits if edit.is_replanned}
         return self._schedules.to_come(session, replanned, now_ms)
-
-    def _counted(self, edits: Iterable[Edit], cancelled: Mapping[int, int]) -> list[Edit]:
-        return [replace(edit, cancelled=cancelled.get(edit.job.id, 0)) for edit in edits]
 
     def _count_going(self, session: Session, edits: Sequence[Edit], now_ms: int) -> None:
         """Have runs that are going hold what their edited jobs take now."""
@@ -438,6 +438,15 @@ def _all_applied(
 ) -> list[Applied]:
     return [
         applied(edit, state_of(edit.job.id, stopped, started), stopped.get(edit.job.id, 0))
+        for edit in edits
+    ]
+
+
+def _counted(
+    edits: Iterable[Edit], cancelled: Mapping[int, int], skipped: Mapping[int, int]
+) -> list[Edit]:
+    return [
+        replace(edit, cancelled=cancelled.get(edit.job.id, 0), skipped=skipped.get(edit.job.id, 0))
         for edit in edits
     ]
 

@@ -39,6 +39,7 @@ class Edit:
         clears_stop: whether the reason for which the job has stopped by itself may be gone.
         starts: whether the schedule of a stopped job is to be started.
         cancelled: how many planned runs it cancels, as the new schedule does not have them.
+        skipped: how many due times it skips, as they are over and no scheduler had planned them.
 
     """
 
@@ -52,6 +53,7 @@ class Edit:
     clears_stop: bool
     starts: bool
     cancelled: int = 0
+    skipped: int = 0
 
     @property
     def restarts(self) -> bool:
@@ -221,6 +223,8 @@ def applied(edit: Edit, state: ChangeAction | None, cancelled: int = 0) -> Appli
     if edit.cancelled:
         more = (f"cancelled: {planned(edit.cancelled)} that the new schedule does not have", *more)
     cancelled += edit.cancelled
+    if edit.skipped:
+        more = (f"skipped: {counted(edit.skipped, 'due time')} that nobody had planned", *more)
     if edit.words:
         details = (*edit.words, *((f"state: {state}",) if state else ()), *more)
         return Applied(ChangeAction.UPDATE, details, edit.diff, cancelled)

@@ -63,6 +63,9 @@ class ToCome:
         return Counter(self.cancelled.values())
 
 
+_NO_REASON = Explanation()
+
+
 class ScheduleChanges:
     """Changes schedules on behalf of one actor."""
 
@@ -267,22 +270,21 @@ class ScheduleChanges:
 
     def settle_old(
         self, session: Session, jobs: Mapping[Job, int], to_come: ToCome, now_ms: int
-    ) -> Mapping[int, int]:
+    ) -> tuple[Mapping[int, int], Mapping[int, int]]:
         """Skip overdue ticks and cancel planned ones before locked jobs' schedules change.
 
         `jobs` says for each when the new schedule begins; ticks up to then are skipped. Returns how
-        many runs were cancelled, by job.
+        many runs were cancelled, and how many ticks skipped, by job.
         """
         reason = explanation(Why.SCHEDULE_CHANGED_BY(who=self._who))
-        enabled = {job: until for job, until in jobs.items() if job.is_enabled == 1}
-        self._decide_overdue(session, enabled, now_ms, reason)
+        skipped = self._decide_overdue(session, jobs, now_ms, reason)
         with session.no_autoflush:
             cancelled = transitions.cancel_these(
                 session, to_come.cancelled, reason=reason, now_ms=now_ms
             )
             counts.add_cancelled(session, _by_app(jobs, cancelled))
             planned_runs.postpone(session, to_come.moved)
-        return cancelled
+        return cancelled, skipped
 
     def start_new(self, session: Session, job: Job, now_ms: int, anchor_ms: int = 0) -> None:
         """Start a locked job's new schedule, if the job is enabled.
@@ -318,20 +320,34 @@ class ScheduleChanges:
             recorded = history.zones(session, [job.id for job in jobs if not job.timezone])
         return {job.id: recorded.get(job.id) or self.zone(session, job.timezone) for job in jobs}
 
+    def overdue(
+        self,
+        session: Session,
+        until: Mapping[Job, int],
+        now_ms: int,
+        reason: Explanation = _NO_REASON,
+    ) -> list[SkippedTicks]:
+        """Return records of the ticks of jobs that were never planned, each up to an instant."""
+        enabled = [job for job in until if job.is_enabled == 1]
+        zones = self.zones(session, enabled)
+        skips = [
+            self._overdue(session, job, zones[job.id], until[job], now_ms=now_ms, reason=reason)
+            for job in enabled
+        ]
+        return [skip for skip in skips if skip is not None]
+
     def _decide_overdue(
         self, session: Session, until: Mapping[Job, int], now_ms: int, reason: Explanation
-    ) -> None:
-        """Record the ticks of jobs that were never planned as skipped, each up to an instant."""
-        zones = self.zones(session, list(until))
-        skips = [
-            self._overdue(session, job, zones[job.id], until_ms, now_ms=now_ms, reason=reason)
-            for job, until_ms in until.items()
-        ]
-        skipped = [skip for skip in skips if skip is not None]
+    ) -> dict[int, int]:
+        """Record overdue ticks as skipped; return how many there are, by job."""
+        skipped = self.overdue(session, until, now_ms, reason)
         history.record_skips(session, skipped)
-        counts.add_skips(session, _by_app(until, {skip.job_id: skip.count for skip in skipped}))
+        numbers = {skip.job_id: skip.count for skip in skipped}
+        counts.add_skips(session, _by_app(until, numbers))
         for job, until_ms in until.items():
-            job.last_tick_at = max(job.last_tick_at, until_ms)
+            if job.is_enabled == 1:
+                job.last_tick_at = max(job.last_tick_at, until_ms)
+        return numbers
 
     def _overdue(
         self,

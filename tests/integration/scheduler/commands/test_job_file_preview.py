@@ -108,7 +108,8 @@ def with_a_planned_run(cluster: Cluster, name: str) -> None:
 
 
 def test_a_dry_run_tells_what_applying_then_does(cluster: Cluster) -> None:
-    commands = cluster.commands()
+    now_ms = cluster.now_ms()  # a second later, a due time would be over that nobody has planned
+    commands = NamedCommands(cluster.database, lambda: now_ms, who="test")
     apply(commands, stored())
     with_a_planned_run(cluster, "busy")
 

@@ -292,6 +292,26 @@ def test_a_schedule_that_is_typed_tells_what_it_would_cancel(
     assert set(seconds_of(cluster, clock).values()) == {"PLANNED"}
 
 
+def test_due_times_that_nobody_has_planned_are_skipped_by_an_edit_which_says_so(
+    cluster: Cluster, still: SchedulerNode, clock: Clock, commands: NamedCommands
+) -> None:
+    plan_each_second(commands, still, clock)
+    planned_until = the_job(cluster).last_tick_at
+    clock.seconds = 20  # no scheduler has planned since
+    hourly = spec(**cron("0 0 * * * ?"))
+
+    foreseen = apply(commands, hourly, dry_run=True)
+    assert cluster.skips() == []
+    done = apply(commands, hourly)
+
+    [skip] = cluster.skips()
+    assert (skip.from_at, skip.to_at) == (planned_until + 1_000, clock())
+    assert skip.reason == "schedule changed by test"
+    assert foreseen == done
+    assert f"skipped: {skip.count} due times that nobody had planned" in done["demo/each"].details
+    assert is_sound(cluster)
+
+
 def test_what_was_due_before_an_edit_runs_as_soon_as_somebody_can_run_it(cluster: Cluster) -> None:
     cluster.scheduler()
     cluster.job("each", enabled=True, **EACH_SECOND)
