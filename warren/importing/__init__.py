@@ -1,1 +1,1 @@
-"""Converts jobs of other schedulers: XXL-JOB, cron, Celery beat."""
+"""Converts jobs of other schedulers into job files: XXL-JOB, cron, Celery beat."""

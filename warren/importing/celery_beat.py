@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,8 +24,7 @@ from typing import Any
 from warren.contrib.celery import retry_of, task_names
 from warren.errors import CommandError
 from warren.executor.handlers.declarations import Retry
-from warren.importing.foreign import is_url, open_foreign
-from warren.jobfile.export import jobs_of_app
+from warren.importing.foreign import ForeignJobs, is_url, open_foreign
 from warren.jobfile.five_fields import BOTH_DAYS, listed, weekdays_and_times
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
@@ -34,7 +33,6 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import CronSchedule, FixedRate, OneTime
 from warren.settings.settings import Settings
 from warren.sql.dialects.database_url import parse
-from warren.terminal.output import warn
 
 _CONTROL = re.compile(r"[/\x00-\x1f\x7f-\x9f]+")
 _NAME_LENGTH = 255
@@ -58,23 +56,13 @@ _Row = Mapping[str, Any]
 _Tables = Mapping[str, Mapping[int, _Row]]
 
 
-@dataclass(slots=True)
-class BeatSchedule:
-    """The jobs of a schedule, and remarks about some of its entries."""
-
-    specs: list[JobSpec] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
-
-
 def print_beat_schedule(place: str, *, app: str) -> None:
     """Print a Celery app's schedule as a job file, and remarks on standard error."""
     check_app_name(app)
     now_ms = time.time_ns() // 1_000_000
     with contextlib.redirect_stdout(sys.stderr):  # the project's own output is not for the file
         beat_schedule = read_beat_schedule(load_app(place), app=app, now_ms=now_ms)
-    print(jobs_of_app(app, beat_schedule.specs), end="")
-    for words in beat_schedule.remarks:
-        warn(words)
+    beat_schedule.print(app)
 
 
 def load_app(place: str) -> Any:
@@ -95,7 +83,7 @@ def load_app(place: str) -> Any:
     return celery
 
 
-def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> BeatSchedule:
+def read_beat_schedule(celery: Any, *, app: str, now_ms: int) -> ForeignJobs:
     """Return the jobs in an app's `beat_schedule`."""
     tasks, zone = set(task_names(celery)), _zone(celery)
 
@@ -125,9 +113,9 @@ def read_entries(
     remarks: Callable[[Any, JobSpec], Iterable[str]],
     *,
     now_ms: int,
-) -> BeatSchedule:
+) -> ForeignJobs:
     """Return the jobs made of entries, by their keys; `read` may raise ValueError or Problem."""
-    beat_schedule = BeatSchedule()
+    beat_schedule = ForeignJobs()
     keys: dict[str, str] = {}
     for key, entry in entries.items():
         try:
@@ -314,9 +302,7 @@ def print_periodic_tasks(
     check_app_name(app)
     tables = read_tables(settings, place, password_file)
     beat_schedule = read_periodic_tasks(tables, app=app, now_ms=time.time_ns() // 1_000_000)
-    print(jobs_of_app(app, beat_schedule.specs), end="")
-    for words in beat_schedule.remarks:
-        warn(words)
+    beat_schedule.print(app)
 
 
 def read_tables(settings: Settings, place: str, password_file: Path | None) -> _Tables:
@@ -395,7 +381,7 @@ def _tables(place: str, rows: Mapping[str, Sequence[_Row]]) -> _Tables:
     }
 
 
-def read_periodic_tasks(tables: _Tables, *, app: str, now_ms: int) -> BeatSchedule:
+def read_periodic_tasks(tables: _Tables, *, app: str, now_ms: int) -> ForeignJobs:
     """Return the jobs made of periodic tasks."""
     tasks = {str(row["name"]): row for _, row in sorted(tables[_TASKS].items())}
 

@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 
 from warren.errors import CommandError
-from warren.jobfile.export import jobs_of_app
+from warren.importing.foreign import ForeignJobs
 from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.channels.mail_server import is_email
@@ -24,7 +24,6 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.options import MAX_JITTER, ScheduleOptions
 from warren.scheduler.schedules.registry import UnixCronSchedule
-from warren.terminal.output import warn
 
 _ASSIGNMENT = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*|\"[^\"]+\"|'[^']+')\s*=\s*(.*?)\s*$")
 _NAME_LENGTH = 60
@@ -37,14 +36,6 @@ _SHELLS = ("sh", "bash", "dash")
 #: cron gives a command these variables, whatever the crontab says of them, and a shell.
 _WHO = ("LOGNAME", "USER")
 _OF_CRON = 'export LOGNAME="$(id -un)" USER="$(id -un)"'
-
-
-@dataclass(slots=True)
-class Crontab:
-    """The jobs of a crontab, and remarks about some of its lines."""
-
-    specs: list[JobSpec] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -67,15 +58,12 @@ def print_crontab(path: Path, *, app: str, timezone: str, is_system: bool = Fals
     with nullcontext(sys.stdin.buffer) if str(path) == "-" else path.open("rb") as file:
         text = _decoded(read_whole(file, str(path)), str(path))
     now_ms = time.time_ns() // 1_000_000
-    crontab = read_crontab(text, app=app, timezone=timezone, now_ms=now_ms, is_system=is_system)
-    print(jobs_of_app(app, crontab.specs), end="")
-    for words in crontab.remarks:
-        warn(words)
+    read_crontab(text, app=app, timezone=timezone, now_ms=now_ms, is_system=is_system).print(app)
 
 
 def read_crontab(
     text: str, *, app: str, timezone: str, now_ms: int, is_system: bool = False
-) -> Crontab:
+) -> ForeignJobs:
     """Return the jobs of a crontab; `timezone` "" = the scheduler's.
 
     The system's crontab (`is_system`) has a column for the user.
@@ -87,7 +75,7 @@ def read_crontab(
     check_app_name(app)
     if timezone:
         load_zone(timezone)
-    crontab, environment = Crontab(), _Environment(timezone=timezone, has_users=is_system)
+    crontab, environment = ForeignJobs(), _Environment(timezone=timezone, has_users=is_system)
     taken: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):

@@ -106,15 +106,6 @@ def _is_text(plain: str) -> bool:
     return bool(_RESOLVER.resolve(yaml.ScalarNode, plain, (True, False)) == _STR_TAG)
 
 
-def jobs_of_app(app: str, specs: Sequence[JobSpec]) -> str:
-    """Return a job file of stopped jobs that leaves their app as it is."""
-    words = (
-        f"# The jobs arrive stopped. App {app} stays as it is; if there is none yet: "
-        f"warren apps add {app}"
-    )
-    return "".join(f"{line}\n" for line in (words, *job_file([], specs)))
-
-
 def job_file(
     app_specs: Sequence[AppSpec],
     specs: Sequence[JobSpec],

@@ -21,7 +21,7 @@ import click
 from warren.broker.messages.values import cut_message
 from warren.database_access import open_database
 from warren.errors import CommandError
-from warren.importing.foreign import is_url, open_foreign
+from warren.importing.foreign import is_url, open_foreign, print_job_file
 from warren.importing.xxl_job.cut_over import QUIET_SECONDS, CutOver, OpenRun
 from warren.importing.xxl_job.mapping import read_items
 from warren.importing.xxl_job.source_tables import (
@@ -192,7 +192,8 @@ def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
         if isinstance(source, DumpSource) and source.is_narrow:
             items.findings[:0] = [_NARROW]
         if options.as_file:
-            _print_file(items)
+            findings = [finding_line(each) for each in findings_about(items) if each.words]
+            print_job_file(lines_of(items), findings)
             return
         with open_database(settings, for_writing=not options.dry_run) as database:
             _import(context_on(database, settings), options, items, source, datetimes)
@@ -298,13 +299,6 @@ def _import(
             as_json=options.as_json,
             is_preview=options.dry_run,
         )
-
-
-def _print_file(items: ImportItems) -> None:
-    print("".join(f"{line}\n" for line in lines_of(items)), end="")
-    for finding in findings_about(items):
-        if finding.words:
-            warn(finding_line(finding))
 
 
 def _password_writer(path: Path | None) -> Callable[[Mapping[str, str]], None] | None:

@@ -14,11 +14,11 @@ import yaml
 from warren.contrib.celery import arguments
 from warren.errors import CommandError
 from warren.importing.celery_beat import (
-    BeatSchedule,
     load_app,
     print_beat_schedule,
     read_beat_schedule,
 )
+from warren.importing.foreign import ForeignJobs
 
 NOW_MS = 1_772_301_600_000
 ALL = {
@@ -49,7 +49,7 @@ def crontab(**fields: Any) -> SimpleNamespace:
     return SimpleNamespace(**ALL | fields)
 
 
-def read(timezone: str = "UTC", **entry: Any) -> BeatSchedule:
+def read(timezone: str = "UTC", **entry: Any) -> ForeignJobs:
     entries = {"nightly/one": {"task": "proj.add", "schedule": 60} | entry}
     return read_beat_schedule(_celery(entries, timezone), app="mails", now_ms=NOW_MS)
 

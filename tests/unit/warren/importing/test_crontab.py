@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 from warren.cli import root
 from warren.errors import CommandError, JobFileError
-from warren.importing.crontab import Crontab, print_crontab, read_crontab
+from warren.importing.crontab import print_crontab, read_crontab
+from warren.importing.foreign import ForeignJobs
 from warren.jobfile.reader import read_job_file
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem
@@ -23,7 +24,7 @@ NOW_MS = 1_772_301_600_000
 OF_CRON = 'export LOGNAME="$(id -un)" USER="$(id -un)"\nexport SHELL=/bin/sh\n'
 
 
-def read(text: str, *, timezone: str = "") -> Crontab:
+def read(text: str, *, timezone: str = "") -> ForeignJobs:
     return read_crontab(f"{text}\n", app="nightly", timezone=timezone, now_ms=NOW_MS)
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from warren.contrib.celery import arguments
 from warren.errors import CommandError
-from warren.importing.celery_beat import BeatSchedule, read_periodic_tasks, read_tables
+from warren.importing.celery_beat import read_periodic_tasks, read_tables
+from warren.importing.foreign import ForeignJobs
 from warren.settings.settings import read_settings
 
 NOW_MS = 1_772_301_600_000
@@ -39,7 +40,7 @@ TASK = {
 }
 
 
-def read(folder: Path, *tasks: dict[str, Any], **schedules: dict[str, Any]) -> BeatSchedule:
+def read(folder: Path, *tasks: dict[str, Any], **schedules: dict[str, Any]) -> ForeignJobs:
     """Return what a dump with these tasks, and the schedules that they name, becomes."""
     items = [
         {"model": f"django_celery_beat.{kind}schedule", "pk": 1, "fields": fields}
