@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("cluster", ["real"], indirect=True)
 #: Fewer than a first batch holds; a statement for each job would be seen at once.
 RUNS = 50
 #: What a round says besides, now and then: that it can send, how many runs are in flight.
-BESIDES = 12
+BESIDES = 20
 #: Those that choose at once; each asks for something else.
 ROUTES = [route for route in Route if route not in (Route.FAILOVER, Route.BUSYOVER)]
 
