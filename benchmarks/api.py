@@ -26,7 +26,7 @@ from tests.support.acting import acting
 from tests.support.eventually import eventually
 from tests.support.service import Service
 from warren.client import AsyncClient, Trigger
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.accounts import users

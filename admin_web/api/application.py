@@ -1,22 +1,25 @@
 """Builds the API's Flask application; there is no application at module level."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import msgspec
 from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
+from werkzeug.test import EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response
 
 from warren.admin_web.api.authentication import Authentication, ConcurrencyLimits, too_many_requests
 from warren.admin_web.api.bodies import parsed, read_body, read_query
-from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Mounted, Reply, mounted
+from warren.admin_web.api.endpoint import BASE, Call, Mounted, Reply, mounted
 from warren.admin_web.api.endpoints import groups
 from warren.admin_web.api.openapi import document
 from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
 from warren.admin_web.api.run_answers import ApiRequest, HeldRequest, LongPolling, Wait
 from warren.admin_web.services import ApiServices, Errands, JobFiles
 from warren.admin_web.url_routes import IdConverter
+from warren.resources.operation import JSON, MERGE_PATCH
+from warren.scheduler.actor import Actor
 from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
@@ -31,8 +34,10 @@ _ARGUMENTS = 100
 _HEALTH = "health"
 
 
-def create_api(services: ApiServices) -> Flask:
+def create_api(services: ApiServices, caller: Actor | None = None) -> Flask:
     """Return the API as a WSGI application.
+
+    With a `caller`, it is for this process alone, without tokens, and raises its own errors.
 
     Raises:
         LookupError: a view has no scope, or a route belongs to no view.
@@ -51,7 +56,7 @@ def create_api(services: ApiServices) -> Flask:
         poll_seconds=limits.poll_seconds,
     )
     heavy = ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
-    server = _Server(Authentication(services), heavy, polling)
+    server = _Server(Authentication(services, caller), heavy, polling)
     for view in views:
         app.add_url_rule(
             BASE + view.endpoint.rule,
@@ -66,7 +71,7 @@ def create_api(services: ApiServices) -> Flask:
     unmarked -= {view.name for view in views} | {_HEALTH}
     if unmarked:
         raise LookupError(f"routes that are no views: {', '.join(sorted(unmarked))}")
-    ProblemAnswers().install(app)
+    ProblemAnswers().install(app, is_remote=caller is None)
     app.after_request(_set_headers)
     app.extensions["warren_views"] = views
     app.extensions["warren_polling"] = polling
@@ -94,6 +99,27 @@ def api_description() -> dict[str, Any]:
         return document(create_api(services).extensions["warren_views"])
     finally:
         database.close()
+
+
+class InProcess:
+    """Answers requests of this process without a server."""
+
+    def __init__(self, services: ApiServices, caller: Actor) -> None:
+        self._app = create_api(services, caller)
+
+    def answer(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        """Return the status, the headers and the body; raises what is wrong with the database."""
+        environ = EnvironBuilder(
+            f"{BASE}{path}",
+            method=method,
+            data=body,
+            headers=list(headers.items()),
+            content_type=JSON if body else None,
+        ).get_environ()
+        parts, status, named = run_wsgi_app(self._app, environ)
+        return int(status.partition(" ")[0]), dict(named), b"".join(parts)
 
 
 class _Server:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple, get_args, get_type_hints
 
 import msgspec
 
-from warren.admin_web.api.endpoint import BASE, JSON, Endpoint, Mounted, OpenAccess
+from warren.admin_web.api.endpoint import BASE, Mounted
 from warren.admin_web.api.problem_answers import MEDIA, ProblemBody
+from warren.resources.operation import JSON, Endpoint, OpenAccess
 from warren.scheduler.views.to_json import to_json
 
 
@@ -32,12 +33,6 @@ def answer_type(
 def to_answer(kind: Any, view: NamedTuple, **more: Any) -> Any:
     """Return a view as a value of the answer type derived from it."""
     return kind(**to_json(view, without=set(view._fields) - set(kind.__struct_fields__)), **more)
-
-
-def page_type(kind: Any) -> Any:
-    """Return the type of a page of items of one type."""
-    name = f"{kind.__name__}Page"
-    return msgspec.defstruct(name, [("items", list[kind]), ("next", str | None)], kw_only=True)
 
 
 def _json(name: str, kind: Any) -> Any:
@@ -175,8 +170,8 @@ def _types(views: Iterable[Mounted]) -> Iterator[Any]:
 
 
 def _operation(mounted: Mounted, schemas: dict[str, Any]) -> dict[str, Any]:
-    endpoint, words = mounted.endpoint, inspect.getdoc(mounted.view) or ""
-    summary, _, more = words.partition("\n")
+    endpoint = mounted.endpoint
+    summary, _, more = mounted.about.partition("\n")
     described: dict[str, Any] = {
         "operationId": mounted.name.replace(".", "_"),
         "tags": [mounted.group],

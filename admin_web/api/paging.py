@@ -13,12 +13,11 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from warren.admin_web.api.problem_answers import at_parameter, at_pointer
+from warren.resources.operation import MAX_LIMIT
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
 
 T = TypeVar("T")
-#: Items of a page by default and at most.
-DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 _MARK_LENGTH = 12
 #: Ids are below this everywhere.
 LARGEST_ID = 2**53
@@ -39,13 +38,6 @@ Day = Annotated[
         extra_json_schema={"format": "date"},
     ),
 ]
-
-
-class PageQuery(msgspec.Struct, kw_only=True):
-    """A list without a filter."""
-
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
 
 
 def page(

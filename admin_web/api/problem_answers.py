@@ -91,14 +91,17 @@ class ProblemBody(msgspec.Struct):
 class ProblemAnswers:
     """Turns every error, including those of libraries, into a problem."""
 
-    def install(self, app: Flask) -> None:
-        """Handle an app's errors."""
+    def install(self, app: Flask, *, is_remote: bool = True) -> None:
+        """Handle an app's errors; the caller in the same process is told of those that are ours."""
         app.register_error_handler(HTTPException, self.known)
         app.register_error_handler(Refusal, self.refusal)
         app.register_error_handler(Refused, self.refused)
         app.register_error_handler(LookupFailed, self.lookup_failed)
-        app.register_error_handler(DatabaseUnavailable, self.database_lost)
-        app.register_error_handler(Exception, self.unexpected)
+        if is_remote:
+            app.register_error_handler(DatabaseUnavailable, self.database_lost)
+            app.register_error_handler(Exception, self.unexpected)
+        else:
+            app.config["PROPAGATE_EXCEPTIONS"] = True
 
     def known(self, error: HTTPException) -> Response:
         """Answer an HTTP error."""

@@ -21,13 +21,14 @@ from flask import Request, request
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.authentication import ConcurrencyLimits
-from warren.admin_web.api.endpoint import JSON, TEXT, Call, Reply
+from warren.admin_web.api.endpoint import Call, Reply
 from warren.admin_web.api.openapi import answer_type
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.run_logs import LogPart, LogReader, ReadStatus, Source
 from warren.admin_web.services import ApiServices
 from warren.broker.messages.values import Progress
 from warren.broker.rpc import Requester
+from warren.resources.operation import JSON, TEXT
 from warren.scheduler.completion.end import Attempt, tick_end
 from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.scheduler.views.to_json import PAGES_ONLY, run_json

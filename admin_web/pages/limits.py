@@ -93,4 +93,4 @@ class LimitPages:
         views = self._services.database.read(
             lambda session: limit_view.read(session, actor, now_ms=now_ms)
         )
-        return render_template("pages/limits.html", form=form, limits=views)
+        return render_template("pages/limits.html", form=form, limits=views, seconds_of=seconds_of)

@@ -25,10 +25,11 @@ from warren.admin_web.language.labels import PASSWORD_FLAW, problem_text
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
+from warren.resources.operation import Scope
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password_problem
 from warren.scheduler.commands.tokens import token_commands
-from warren.scheduler.commands.tokens.scopes import RIGHTS, Scope
+from warren.scheduler.commands.tokens.scopes import RIGHTS
 from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
 from warren.scheduler.commands.user_commands import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem

@@ -42,10 +42,10 @@ class SpanExporter(Protocol):
     """A receiver of spans."""
 
     def export(self, spans: Sequence[Span]) -> None:
-        """Queue spans to be sent later, on a best effort."""
+        """Take spans, to send them later on a best effort."""
 
     def close(self) -> None:
-        """Send what is queued, with a short time limit."""
+        """Send what was taken, with a short time limit."""
 
 
 class RunSpans:

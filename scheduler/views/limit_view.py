@@ -5,17 +5,17 @@ What belongs to apps that a user may not see is counted, but not named.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
 from warren.broker import durations
 from warren.broker.reasons.codes import Reason, Why, Words
+from warren.resources.limits import Limit, LimitedJob, LimitHolder
 from warren.scheduler.actor import Actor
 from warren.scheduler.limits.room import LimitState
-from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
+from warren.scheduler.limits.specs import stored_uses
 from warren.sql.limits import holds, limits, usage
-from warren.sql.limits.limits import LimitedJob
+from warren.sql.limits.limits import LimitedJob as LimitedJobRow
 from warren.sql.limits.usage import HoldingRun
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.models.job_tables import Scope
@@ -26,49 +26,16 @@ from warren.sql.runs import due_runs
 MAX_HOLDERS = 1_000
 
 
-class HolderView(NamedTuple):
-    """A run that holds a limit; None = it belongs to an app that the user may not see."""
-
-    run_id: int | None
-    app: str | None
-    job: str | None
-    status: str | None
-    weight: int
-
-
-class LimitedJobView(NamedTuple):
-    """A job that takes a limit: how much each run takes, and how many of its runs wait."""
-
-    id: int
-    app: str
-    job: str
-    weight: int
-    waiting: int
-
-
-class LimitView(NamedTuple):
-    """A limit; `left` is how much its rate allows now, None if it has none."""
-
-    spec: LimitSpec
-    held: int
-    left: int | None
-    holders: Sequence[HolderView]
-    jobs: Sequence[LimitedJobView]
-    other_jobs: int
-
-
-def read(
-    session: Session, actor: Actor, *, now_ms: int, name: str | None = None
-) -> list[LimitView]:
+def read(session: Session, actor: Actor, *, now_ms: int, name: str | None = None) -> list[Limit]:
     """Return limits by name, as this actor may see them; `name` = only that one."""
     rows = [row for row in limits.all_named(session) if name in (None, row.name)]
     ids = [row.id for row in rows]
     if not ids:
         return []
     room = holds.room(session, ids)
-    by_limit: dict[int, list[HolderView]] = defaultdict(list)
+    by_limit: dict[int, list[LimitHolder]] = defaultdict(list)
     for run in usage.holding(session, ids, most=MAX_HOLDERS):
-        by_limit[run.limit_id].append(holder_view(run, actor))
+        by_limit[run.limit_id].append(_holder(run, actor))
     naming = [
         (job, use.name, use.weight)
         for job in limits.jobs_naming(session)
@@ -82,15 +49,18 @@ def read(
     views = []
     for row in rows:
         own = [(job, weight) for job, limit, weight in naming if limit == row.name]
-        shown = [_job_view(job, weight, waiting) for job, weight in own if job in seen]
+        shown = [_job(job, weight, waiting) for job, weight in own if job in seen]
         stored, held = room[row.id]
         state = LimitState.at(stored, held, now_ms)
         views.append(
-            LimitView(
-                spec=spec_of(row),
+            Limit(
+                name=row.name or "",
+                at_once=row.at_once,
+                rate=row.rate,
+                per=None if row.per_ms is None else durations.shown(row.per_ms // 1_000),
                 held=held,
                 left=None if state.rate is None else int(state.tokens),
-                holders=by_limit[row.id],
+                held_by=by_limit[row.id],
                 jobs=shown,
                 other_jobs=len(own) - len(shown),
             )
@@ -98,15 +68,22 @@ def read(
     return views
 
 
-def holder_view(run: HoldingRun, actor: Actor) -> HolderView:
+def _holder(run: HoldingRun, actor: Actor) -> LimitHolder:
     """Return a run that holds a limit, as an actor may see it."""
-    if not actor.knows(run.app_id):
-        return HolderView(None, None, None, None, run.weight)
-    return HolderView(run.id, run.app, run.job, run.status, run.weight)
+    shown = run if actor.knows(run.app_id) else None
+    return LimitHolder(
+        run=shown and shown.id,
+        app=shown and shown.app,
+        job=shown and shown.job,
+        status=shown and shown.status,
+        weight=run.weight,
+    )
 
 
-def _job_view(job: LimitedJob, weight: int, waiting: dict[int, int]) -> LimitedJobView:
-    return LimitedJobView(job.id, job.app, job.name, weight, waiting.get(job.id, 0))
+def _job(job: LimitedJobRow, weight: int, waiting: Mapping[int, int]) -> LimitedJob:
+    return LimitedJob(
+        id=job.id, app=job.app, job=job.name, weight=weight, waiting=waiting.get(job.id, 0)
+    )
 
 
 #: How many runs are named of those that hold a limit, and how many are read.
@@ -133,9 +110,9 @@ def waits_for(
     )
     ids = {*by_name.values(), *own.values()}
     room = holds.room(session, ids)
-    holders: dict[int, list[HolderView]] = defaultdict(list)
+    holders: dict[int, list[LimitHolder]] = defaultdict(list)
     for held_by in usage.holding(session, ids, most=MAX_HOLDERS):
-        holders[held_by.limit_id].append(holder_view(held_by, actor))
+        holders[held_by.limit_id].append(_holder(held_by, actor))
     states = {limit_id: LimitState.at(row, held, now_ms) for limit_id, (row, held) in room.items()}
     reasons: dict[int, list[Reason]] = {}
     for run in waiting:
@@ -159,11 +136,11 @@ def in_words(reasons: Mapping[int, Sequence[Reason]], run_id: int) -> list[str]:
     return [str(reason) for reason in reasons.get(run_id, ())]
 
 
-def _reason(name: Words, state: LimitState, holders: Sequence[HolderView]) -> Reason:
+def _reason(name: Words, state: LimitState, holders: Sequence[LimitHolder]) -> Reason:
     if state.at_once is None or (state.rate is not None and state.held < state.at_once):
         per = durations.shown(state.per_ms // 1_000)
         return Why.WAITS_FOR_RATE(name=name, rate=state.rate or 0, per=per)
-    known = [f"{holder.job or ''} #{holder.run_id}".strip() for holder in holders if holder.run_id]
+    known = [f"{holder.job or ''} #{holder.run}".strip() for holder in holders if holder.run]
     if not known:
         return Why.WAITS_FOR_LIMIT(name=name, held=state.held, most=state.at_once)
     more = ", …" if len(holders) > min(NAMED, len(known)) else ""

@@ -10,14 +10,16 @@ from tests.support.console import Clock
 from warren.admin_web.api.application import create_api
 from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.jobfile.export import job_file
+from warren.jobfile.uploads import read_upload
+from warren.resources.operation import Scope
 from warren.scheduler.app_names import Resolver
-from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS, Scope
+from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.sql.accounts import users
 from warren.sql.accounts.users import Role, rights_of
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
-from warren.wiring.web import api_errands, read_upload
+from warren.wiring.web import api_errands
 
 #: High enough that no test hits them by chance.
 MANY = ApiLimits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)

@@ -37,7 +37,7 @@ class Module:
 
 
 #: The packages that lie beside `warren` in the repository and are imported as parts of it.
-INNER = frozenset({"admin_web", "broker", "executor", "scheduler", "sql"})
+INNER = frozenset({"admin_web", "broker", "executor", "resources", "scheduler", "sql"})
 
 #: Functions and classes that import the module that their first argument names.
 _IMPORT_BY_TEXT = {"Flask", "__import__", "files", "import_module"}

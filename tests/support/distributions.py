@@ -19,7 +19,7 @@ from packaging.requirements import Requirement
 from tests.support.processes import basic_environment
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("admin_web", "broker", "executor", "scheduler", "sql", "warren")
+PACKAGES = ("admin_web", "broker", "executor", "resources", "scheduler", "sql", "warren")
 FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml")
 #: Every package lies in a folder of its own; `warren` has a link to each of the others.
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "node_modules", "bundle")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-NAMES = ("admin_web", "broker", "executor", "scheduler", "sql")
+NAMES = ("admin_web", "broker", "executor", "resources", "scheduler", "sql")
 
 #: What the handler `words` returns, if each module is the user's.
 WORDS = " ".join(f"my-{name}" for name in NAMES)

@@ -19,12 +19,13 @@ ROOT = Path(__file__).parents[2]
 
 #: For each package, the packages of ours that it may import.
 ARROWS = {
-    "warren": {"admin_web", "scheduler", "executor", "sql", "broker"},
-    "admin_web": {"scheduler", "sql", "broker"},
-    "scheduler": {"sql", "broker"},
+    "warren": {"admin_web", "scheduler", "executor", "sql", "broker", "resources"},
+    "admin_web": {"scheduler", "sql", "broker", "resources"},
+    "scheduler": {"sql", "broker", "resources"},
     "executor": {"broker"},
     "sql": set(),
     "broker": set(),
+    "resources": set(),
 }
 
 NEVER_INSTALLED = {"tests", "benchmarks", "examples"}
@@ -130,7 +131,7 @@ def made_up(**sources: str) -> CodeBase:
 def test_every_package_is_read(code: CodeBase) -> None:
     on_disk = {package for package in ARROWS if (ROOT / package / "__init__.py").exists()}
 
-    assert {"admin_web", "broker", "executor", "scheduler", "sql", "warren"} <= on_disk
+    assert {"admin_web", "broker", "executor", "resources", "scheduler", "sql", "warren"} <= on_disk
     assert on_disk == {module.package for module in code.values()}
 
 

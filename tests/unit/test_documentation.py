@@ -19,7 +19,7 @@ from warren.scheduler.jobs.spec import FIELDS
 from warren.settings.settings import KINDS, Settings, variables
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("admin_web", "broker", "executor", "scheduler", "sql", "warren")
+PACKAGES = ("admin_web", "broker", "executor", "resources", "scheduler", "sql", "warren")
 #: Variables that job processes find in their environment, and that nobody sets.
 FOR_JOBS = {
     name

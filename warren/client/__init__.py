@@ -12,7 +12,6 @@ from warren.client.answers import (
     Change,
     Executor,
     Job,
-    Limit,
     LogPart,
     Run,
     RunFailed,
@@ -20,6 +19,7 @@ from warren.client.answers import (
 )
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
+from warren.resources.limits import Limit
 
 __all__ = [
     "ApiError",

@@ -141,19 +141,6 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     state: JobState
 
 
-class Limit(msgspec.Struct, kw_only=True, frozen=True):
-    """A limit that jobs share; `held` is how much of it runs hold, `left` what its rate allows."""
-
-    name: str
-    at_once: int | None
-    rate: int | None
-    per: str | None
-    held: int
-    left: int | None
-    held_by: list[dict[str, Any]]
-    jobs: list[dict[str, Any]]
-
-
 class Executor(msgspec.Struct, kw_only=True, frozen=True):
     """An executor, and its load as of its last heartbeat."""
 

@@ -4,12 +4,14 @@ Jobs are named APP/NAME. A run is given by its id, or as a returned `Run`. Every
 ApiError if the API refuses it or does not answer. A backfill is given like a run.
 """
 
+import re
 import time
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta
+from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, ParamSpec, TypeAlias, TypeVar, cast
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -23,7 +25,6 @@ from warren.client.answers import (
     Executor,
     FilledTick,
     Job,
-    Limit,
     LogPart,
     Node,
     Planned,
@@ -33,8 +34,12 @@ from warren.client.answers import (
 )
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
+from warren.resources.operation import Operation
 
+P = ParamSpec("P")
 T = TypeVar("T")
+#: A variable in the path of an operation.
+_VARIABLE = re.compile("<[^>]+>")
 #: Items of a page at most.
 _PAGE = 200
 #: Runs of a batch at most; the API takes bodies of 1,000,000 bytes.
@@ -67,6 +72,29 @@ class Trigger(msgspec.Struct, kw_only=True, frozen=True):
     late: bool = False
     addresses: Sequence[str] = ()
     run_date: date | str | None = None
+
+
+def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
+    """Return the call of an operation: what it gives goes into the path, the query or the body."""
+    endpoint = operation.endpoint
+    *variables, rest = _VARIABLE.split(endpoint.rule)
+
+    @wraps(operation.declared)
+    def exchange(*args: P.args, **kwargs: P.kwargs) -> Exchange[T]:
+        given = list(operation.given(*args, **kwargs).items())
+        path = "".join(
+            text + quote(str(value), safe="")
+            for text, (_, value) in zip(variables, given, strict=False)
+        )
+        fields = dict(given[len(variables) :])
+        if operation.item is not None:
+            items = yield from items_of(path + rest, fields, None, operation.item)
+            return cast(T, items)
+        body = None if endpoint.body is None else msgspec.json.encode(fields)
+        response = yield Request(method=endpoint.method, path=path + rest, body=body)
+        return cast(T, endpoint.answer and value_of(response, endpoint.answer))
+
+    return exchange
 
 
 def keyed(path: str, body: Any, key: str | None) -> Request:
@@ -458,25 +486,6 @@ def resume(app: str | None = None) -> Exchange[bool]:
 def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
     """Return the executors of an app, None = of all apps."""
     return (yield from items_of("/executors", {"app": app}, None, Executor))
-
-
-def limits() -> Exchange[list[Limit]]:
-    """Return the limits that jobs share, by name."""
-    return (yield from items_of("/limits", {}, None, Limit))
-
-
-def set_limit(
-    name: str, *, at_once: int | None = None, rate: int | None = None, per: str | None = None
-) -> Exchange[Limit]:
-    """Create a limit, or change it to exactly this; `per` is a duration such as `1m`."""
-    body = {"at_once": at_once, "rate": rate, "per": per}
-    request = json_request("PUT", f"/limits/{quote(name, safe='')}", body)
-    return value_of((yield request), Limit)
-
-
-def delete_limit(name: str) -> Exchange[None]:
-    """Delete a limit that no job names and no run holds."""
-    yield Request(method="DELETE", path=f"/limits/{quote(name, safe='')}")
 
 
 def apply(

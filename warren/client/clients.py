@@ -15,7 +15,8 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from urllib.parse import urlsplit
 
 from warren.client import calls
-from warren.client.exchange import Exchange, Lost, Pause, Request, Response, repeated
+from warren.client.exchange import Exchange, Lost, Pause, Request, Response, Transport, repeated
+from warren.resources import limits as limit_operations
 
 _PATH = "/api/v1"
 #: The most connections at a time.
@@ -381,7 +382,7 @@ class Client(_Configured):
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
         super().__init__(url, token, timeout=timeout, retry_for=retry_for)
-        self._transport = Connections(self._address, timeout)
+        self._transport: Transport = Connections(self._address, timeout)
         self._pause = pause
 
     trigger = _Call(calls.trigger)
@@ -404,9 +405,10 @@ class Client(_Configured):
     pause = _Call(calls.pause)
     resume = _Call(calls.resume)
     executors = _Call(calls.executors)
-    limits = _Call(calls.limits)
-    set_limit = _Call(calls.set_limit)
-    delete_limit = _Call(calls.delete_limit)
+    limits = _Call(calls.call_of(limit_operations.list_limits))
+    limit = _Call(calls.call_of(limit_operations.show_limit))
+    set_limit = _Call(calls.call_of(limit_operations.set_limit))
+    delete_limit = _Call(calls.call_of(limit_operations.delete_limit))
     read = _Call(calls.read)
     backfill = _Call(calls.backfill)
     preview_backfill = _Call(calls.preview_backfill)
@@ -491,9 +493,10 @@ class AsyncClient(_Configured):
     pause = _AsyncCall(calls.pause)
     resume = _AsyncCall(calls.resume)
     executors = _AsyncCall(calls.executors)
-    limits = _AsyncCall(calls.limits)
-    set_limit = _AsyncCall(calls.set_limit)
-    delete_limit = _AsyncCall(calls.delete_limit)
+    limits = _AsyncCall(calls.call_of(limit_operations.list_limits))
+    limit = _AsyncCall(calls.call_of(limit_operations.show_limit))
+    set_limit = _AsyncCall(calls.call_of(limit_operations.set_limit))
+    delete_limit = _AsyncCall(calls.call_of(limit_operations.delete_limit))
     read = _AsyncCall(calls.read)
     backfill = _AsyncCall(calls.backfill)
     preview_backfill = _AsyncCall(calls.preview_backfill)

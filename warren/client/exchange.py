@@ -7,7 +7,7 @@ import random
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
@@ -86,6 +86,16 @@ class Lost:
 
     error: Exception
     is_unreachable: bool
+
+
+class Transport(Protocol):
+    """Sends requests, from any thread."""
+
+    def send(self, request: Request) -> Response | Lost:
+        """Send a request; return the answer, or Lost if there is none."""
+
+    def close(self) -> None:
+        """Close the connections that are kept."""
 
 
 Step: TypeAlias = Request | Pause

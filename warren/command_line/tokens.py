@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.local_client import open_client
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
 from warren.scheduler.views.to_json import TokenView, to_json, token_view
 from warren.settings.settings import Settings

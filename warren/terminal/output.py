@@ -85,6 +85,18 @@ def print_json(value: Mapping[str, Any]) -> None:
     print(json.dumps(value, ensure_ascii=False).translate(_ESCAPED))
 
 
+def print_struct(value: msgspec.Struct) -> None:
+    """Print a resource as one JSON object."""
+    print_json(msgspec.to_builtins(value))
+
+
+def print_line(text: str = "", sign: str = "") -> None:
+    """Print a line; `sign` decides its colour."""
+    colour = _SIGN_COLOURS.get(sign) if Screen.current().has_colour else None
+    shown = visible(text)
+    print(click.style(shown, fg=colour) if colour else shown)
+
+
 def print_text(title: str, text: str) -> None:
     """Print a text of several lines below an empty line and its title."""
     print(f"\n{title}:\n{visible_lines(text)}")
@@ -261,12 +273,11 @@ class Output(msgspec.Struct, kw_only=True):
 
 def print_output(output: Output) -> None:
     """Print the parts of an output."""
-    screen = Screen.current()
     for part in output.parts:
-        _print(part, screen)
+        _print(part)
 
 
-def _print(part: Part, screen: Screen) -> None:
+def _print(part: Part) -> None:
     match part:
         case Table():
             print_table(part.headers, part.rows, nothing=part.nothing)
@@ -275,9 +286,7 @@ def _print(part: Part, screen: Screen) -> None:
         case Text():
             print_text(part.title, part.text)
         case Line():
-            colour = _SIGN_COLOURS.get(part.sign) if screen.has_colour else None
-            text = visible(part.text)
-            print(click.style(text, fg=colour) if colour else text)
+            print_line(part.text, part.sign)
         case Document():
             sys.stdout.write(part.text)
         case Record():

@@ -30,7 +30,7 @@ from warren.errors import CommandError
 from warren.executor.core.agent import Executor
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
 from warren.local_client import client_on
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.commands.tokens.token_commands import MAX_DAYS, TokenSpec
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token
 from warren.scheduler.node import SchedulerNode

@@ -29,8 +29,8 @@ from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.local_client import client_on
 from warren.logs import BoundedFile, configure_events
+from warren.resources.operation import Scope
 from warren.route_plugins import route_names
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.settings.settings import Settings

@@ -5,7 +5,7 @@ lines elsewhere send.
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo
 import click
 
 from warren import __version__
-from warren.admin_web.api.problem_answers import Refusal, at_pointer
+from warren.admin_web.api.problem_answers import at_pointer
 from warren.admin_web.services import (
     ApiLimits,
     ApiServices,
@@ -30,14 +30,12 @@ from warren.broker.transport import Transport
 from warren.errands.desk import Desk, TimeIsOver, do
 from warren.errands.table import ERRANDS
 from warren.error_output import WRONG_USAGE, report_of
-from warren.errors import InvalidEntry, JobFileError, WarrenError
+from warren.errors import InvalidEntry, WarrenError
 from warren.jobfile.export import braces, job_file, scalar
 from warren.jobfile.grammar import line_at, plain
-from warren.jobfile.reader import MAX_PROBLEMS, read_job_files
-from warren.jobfile.sources import Source, decoded, values_of
+from warren.jobfile.uploads import read_upload
 from warren.jobfile.yaml_reader import tree_of
 from warren.route_plugins import route_names
-from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.problems import Code, Problem, Refused
@@ -161,38 +159,6 @@ def api_url(settings: Settings, port: int) -> str:
 def http_url(host: str, port: int) -> str:
     """Return the URL of a server; an IPv6 address is put into brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def read_upload(files: Sequence[tuple[str, bytes]], values: Mapping[str, str]) -> FileParts:
-    """Return what job files, with their names, say together, with these values for `${NAME}`.
-
-    Raises:
-        Refusal: with each problem, its line and file, and the code of the rule that it breaks.
-
-    """
-    now_ms = time.time_ns() // 1_000_000
-    given = values_of(values, "values, {name}")
-    try:
-        sources = [Source(name, decoded(data, name)) for name, data in files]
-        file = read_job_files(sources, given, now_ms=now_ms, added_routes=route_names())
-    except JobFileError as error:
-        raise _refusal(error, are_several=len(files) > 1 or bool(values)) from error
-    return FileParts(file.apps, file.calendars, file.limits, file.specs)
-
-
-def _refusal(error: JobFileError, *, are_several: bool) -> Refusal:
-    count, shown = len(error.problems), error.problems[:MAX_PROBLEMS]
-    what = "the job files have" if are_several else "the job file has"
-    detail = f"{what} {count} problems" if count > 1 else f"{what} a problem"
-    if count > len(shown):
-        detail += f"; these are the first {len(shown)}"
-    errors = [
-        {"line": int(problem.line), "detail": problem.text}
-        | ({"file": problem.line.file} if are_several else {})
-        | ({"code": problem.rule} if problem.rule else {})
-        for problem in shown
-    ]
-    return Refusal(422, detail, errors=errors)
 
 
 _NAME = "flow"

@@ -13,23 +13,14 @@ from sqlalchemy.orm import Session
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of
-from warren.admin_web.api.openapi import answer_type, page_type, to_answer
-from warren.admin_web.api.paging import (
-    DEFAULT_LIMIT,
-    Cursor,
-    Instant,
-    Limit,
-    Word,
-    instant_ms,
-    page,
-    place_of,
-)
+from warren.admin_web.api.openapi import answer_type, to_answer
+from warren.admin_web.api.paging import Cursor, Instant, Limit, Word, instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal, at_parameter
 from warren.admin_web.services import ApiServices
+from warren.resources.operation import DEFAULT_LIMIT, Scope, page_type
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
 from warren.scheduler.views.to_json import AlarmView, IncidentView, alarm_view, incident_view
 from warren.sql.accounts import audit_log

@@ -8,14 +8,13 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from warren.admin_web.api.openapi import page_type
-from warren.admin_web.api.paging import PageQuery, instant_ms, page, place_of
+from warren.admin_web.api.paging import instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
+from warren.resources.operation import PageQuery, Scope, page_type
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.cluster_commands import NEVER, ClusterCommands, PauseOutcome
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.views.process_view import pause_facts

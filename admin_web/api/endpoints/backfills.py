@@ -7,22 +7,13 @@ import msgspec
 
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.jobs import job_id_of
-from warren.admin_web.api.openapi import answer_type, page_type, to_answer
-from warren.admin_web.api.paging import (
-    DEFAULT_LIMIT,
-    Cursor,
-    Day,
-    Limit,
-    Word,
-    body_day,
-    page,
-    place_of,
-)
+from warren.admin_web.api.openapi import answer_type, to_answer
+from warren.admin_web.api.paging import Cursor, Day, Limit, Word, body_day, page, place_of
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
 from warren.admin_web.services import ApiServices
+from warren.resources.operation import DEFAULT_LIMIT, Scope, page_type
 from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views.backfill_view import (
     BackfillView,
     FilledTick,

@@ -6,13 +6,13 @@ from typing import Annotated, Any
 import msgspec
 
 from warren.admin_web.api.endpoint import Call, endpoint
-from warren.admin_web.api.openapi import answer_type, page_type, to_answer
-from warren.admin_web.api.paging import PageQuery, page, place_of
+from warren.admin_web.api.openapi import answer_type, to_answer
+from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
+from warren.resources.operation import PageQuery, Scope, page_type
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarChange
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.calendar_view import CalendarView, calendar_views, read_year

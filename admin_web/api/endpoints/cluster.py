@@ -7,20 +7,12 @@ import msgspec
 from flask import current_app, render_template
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.endpoint import BASE, Call, OpenAccess, Reply, endpoint
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import Changed, PauseBody, app_id_of, asked_app_ids, pause
-from warren.admin_web.api.openapi import answer_type, document, page_type, to_answer
-from warren.admin_web.api.paging import (
-    DEFAULT_LIMIT,
-    Cursor,
-    Limit,
-    PageQuery,
-    Word,
-    page,
-    place_of,
-)
+from warren.admin_web.api.openapi import answer_type, document, to_answer
+from warren.admin_web.api.paging import Cursor, Limit, Word, page, place_of
 from warren.admin_web.services import ApiServices
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import DEFAULT_LIMIT, OpenAccess, PageQuery, Scope, page_type
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
 from warren.scheduler.views.process_view import (

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from werkzeug.datastructures import ETags
 
 from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
-from warren.admin_web.api.endpoint import BASE, JSON, MERGE_PATCH, Call, Reply, endpoint
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.job_bodies import (
     BodyLocation,
@@ -24,11 +24,10 @@ from warren.admin_web.api.job_bodies import (
     spec_of,
     without_replaced,
 )
-from warren.admin_web.api.openapi import page_type
-from warren.admin_web.api.paging import DEFAULT_LIMIT, Cursor, Limit, Word, page, place_of
+from warren.admin_web.api.paging import Cursor, Limit, Word, page, place_of
 from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal
 from warren.admin_web.services import ApiServices
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import DEFAULT_LIMIT, JSON, MERGE_PATCH, Scope, page_type
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem

@@ -6,67 +6,18 @@ from urllib.parse import quote
 import msgspec
 
 from warren.admin_web.api.bodies import FieldErrors, refuse
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from warren.admin_web.api.openapi import page_type
-from warren.admin_web.api.paging import PageQuery, page, place_of
+from warren.admin_web.api.endpoint import BASE, Call, Reply, serves
+from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.api.problem_answers import error_detail
 from warren.admin_web.services import ApiServices
 from warren.broker import durations
+from warren.resources import limits as operations
+from warren.resources.limits import Limit, LimitBody, SetLimit
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view
-from warren.scheduler.views.limit_view import LimitView
-
-
-class LimitBody(msgspec.Struct, kw_only=True):
-    """A limit in a request; `per` is a duration such as `1m`. `name` must be that of the path."""
-
-    name: str | None = None
-    at_once: int | None = None
-    rate: int | None = None
-    per: str | int | None = None
-
-
-class HolderFacts(msgspec.Struct, kw_only=True):
-    """A run that holds a limit; of other apps than the token's, only how much it takes."""
-
-    run: int | None
-    app: str | None
-    job: str | None
-    status: str | None
-    weight: int
-
-
-class LimitJobFacts(msgspec.Struct, kw_only=True):
-    """A job that takes a limit: how much each run takes, and how many of its runs wait."""
-
-    app: str
-    job: str
-    weight: int
-    waiting: int
-
-
-class LimitFacts(msgspec.Struct, kw_only=True):
-    """A limit; `held` is how much of it runs hold, `left` how much the rate allows now.
-
-    `held_by` and `jobs` name those of the token's apps; `other_jobs` counts the other jobs.
-    """
-
-    name: str
-    at_once: int | None
-    rate: int | None
-    per: str | None
-    held: int
-    left: int | None
-    held_by: list[HolderFacts]
-    jobs: list[LimitJobFacts]
-    other_jobs: int
-
-
-LimitPage = page_type(LimitFacts)
 
 
 class LimitEndpoints:
@@ -77,53 +28,45 @@ class LimitEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/limits", Scope.READ, LimitPage, query=PageQuery)
+    @serves(operations.list_limits)
     def index(self, call: Call) -> Any:
-        """List limits by name, with the runs that hold them."""
-        now_ms, actor = self._services.now_ms(), call.actor
         after = place_of(call.query, str) or ""
-        views = self._services.database.read(
-            lambda session: limit_view.read(session, actor, now_ms=now_ms)
-        )
-        rest = [view for view in views if view.spec.name > after][: call.query.limit + 1]
-        return page(LimitPage, call.query, rest, _answer, lambda view: view.spec.name)
+        rest = [limit for limit in self._read(call) if limit.name > after]
+        rest = rest[: call.query.limit + 1]
+        kind = operations.list_limits.endpoint.answer
+        return page(kind, call.query, rest, lambda limit: limit, lambda limit: limit.name)
 
-    @endpoint("GET", "/limits/<limit>", Scope.READ, LimitFacts)
-    def show(self, call: Call, limit: str) -> LimitFacts:
-        """Show a limit."""
-        now_ms, actor = self._services.now_ms(), call.actor
-        views = self._services.database.read(
-            lambda session: limit_view.read(session, actor, now_ms=now_ms, name=limit)
-        )
-        if not views:
+    @serves(operations.show_limit)
+    def show(self, call: Call, limit: str) -> Limit:
+        found = self._read(call, limit)
+        if not found:
             raise Problem(Code.NO_LIMIT_NAMED, name=limit[:100])
-        return _answer(views[0])
+        return found[0]
 
-    @endpoint(
-        "PUT",
-        "/limits/<limit>",
-        Scope.ADMIN,
-        LimitFacts,
-        body=LimitBody,
-        other_answers={201: "created"},
-    )
+    @serves(operations.set_limit)
     def put(self, call: Call, limit: str) -> Reply:
-        """Create a limit, or change it; runs that hold more than a lowered one has go on."""
         wrong = FieldErrors()
         if call.body.name not in (None, limit):
             wrong.add("/name", f"expected {limit[:100]!r} as in the path")
         call.body.name = limit
         spec = limit_spec_of(call.body, "", wrong)
         refuse(wrong)
-        if self._services.commands(call.actor).limits.apply(spec) is not ChangeAction.CREATE:
-            return Reply(value=self.show(call, limit))
+        action = self._services.commands(call.actor).limits.apply(spec)
+        now = SetLimit(action=action, **msgspec.structs.asdict(self.show(call, limit)))
+        if action is not ChangeAction.CREATE:
+            return Reply(value=now)
         headers = {"Location": f"{BASE}/limits/{quote(limit, safe='')}"}
-        return Reply(value=self.show(call, limit), status=201, headers=headers)
+        return Reply(value=now, status=201, headers=headers)
 
-    @endpoint("DELETE", "/limits/<limit>", Scope.ADMIN, None, status=204)
+    @serves(operations.delete_limit)
     def delete(self, call: Call, limit: str) -> None:
-        """Delete a limit that no job names and no run holds."""
         self._services.commands(call.actor).limits.delete(limit)
+
+    def _read(self, call: Call, name: str | None = None) -> list[Limit]:
+        now_ms = self._services.now_ms()
+        return self._services.database.read(
+            lambda session: limit_view.read(session, call.actor, now_ms=now_ms, name=name)
+        )
 
 
 def limit_spec_of(body: LimitBody, pointer: str, wrong: FieldErrors) -> LimitSpec:
@@ -149,29 +92,3 @@ def limit_value(spec: LimitSpec) -> dict[str, Any]:
     per = None if spec.per is None else durations.shown(spec.per)
     values = {"name": spec.name, "at_once": spec.at_once, "rate": spec.rate, "per": per}
     return {key: value for key, value in values.items() if value is not None}
-
-
-def _answer(view: LimitView) -> LimitFacts:
-    return LimitFacts(
-        name=view.spec.name,
-        at_once=view.spec.at_once,
-        rate=view.spec.rate,
-        per=None if view.spec.per is None else durations.shown(view.spec.per),
-        held=view.held,
-        left=view.left,
-        held_by=[
-            HolderFacts(
-                run=holder.run_id,
-                app=holder.app,
-                job=holder.job,
-                status=holder.status,
-                weight=holder.weight,
-            )
-            for holder in view.holders
-        ],
-        jobs=[
-            LimitJobFacts(app=job.app, job=job.job, weight=job.weight, waiting=job.waiting)
-            for job in view.jobs
-        ],
-        other_jobs=view.other_jobs,
-    )

@@ -6,12 +6,11 @@ import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.endpoint import BASE, JSON, TEXT, Call, Reply, endpoint
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of, missing_app_first
-from warren.admin_web.api.openapi import answer_type, page_type, to_answer
+from warren.admin_web.api.openapi import answer_type, to_answer
 from warren.admin_web.api.paging import (
-    DEFAULT_LIMIT,
     Cursor,
     Day,
     Id,
@@ -47,10 +46,10 @@ from warren.admin_web.api.run_answers import (
 )
 from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
+from warren.resources.operation import DEFAULT_LIMIT, JSON, TEXT, Scope, page_type
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
 from warren.scheduler.commands.run_commands import KillOutcome
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
 from warren.scheduler.views.limit_view import in_words, waits_for

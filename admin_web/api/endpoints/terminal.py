@@ -12,7 +12,7 @@ from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
 from warren.admin_web.services import ApiServices, CommandLine
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 #: Bytes of a body at most: job files and values, and what JSON adds to them.

@@ -1,32 +1,11 @@
 """The scopes of API tokens; a token never allows more than its owner may do at that moment."""
 
-from enum import StrEnum
-
+from warren.resources.operation import Scope
 from warren.scheduler.actor import Actor, Right
 from warren.sql.accounts import tokens
 from warren.sql.accounts.tokens import KnownToken, Owner
 from warren.sql.accounts.users import rights_of
 from warren.sql.models import ApiToken, User
-
-
-class Scope(StrEnum):
-    """A part of the API that a token gives access to."""
-
-    #: Read everything except logs and secrets.
-    READ = "read"
-    #: Read the output of runs.
-    LOGS = "logs"
-    #: Run jobs.
-    TRIGGER = "trigger"
-    #: Start and stop jobs, kill runs, drain executors, pause apps.
-    OPERATE = "operate"
-    #: Create, change and delete jobs.
-    WRITE = "write"
-    #: Change scripts too, and so run any program.
-    SCRIPTS = "scripts"
-    #: Apps, pausing everything, the audit log.
-    ADMIN = "admin"
-
 
 #: The right that each scope requires of the token's owner.
 RIGHTS = {

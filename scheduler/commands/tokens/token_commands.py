@@ -6,16 +6,11 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
+from warren.resources.operation import Scope
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.tokens.scopes import (
-    GLOBAL_SCOPES,
-    JOB_SCOPES,
-    RIGHTS,
-    Scope,
-    actor_of,
-)
+from warren.scheduler.commands.tokens.scopes import GLOBAL_SCOPES, JOB_SCOPES, RIGHTS, actor_of
 from warren.scheduler.commands.tokens.token_text import hash_of, new_token
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import tokens

@@ -9,7 +9,7 @@ from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock, add_user
 from tests.support.sent_statements import sent_statements
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 

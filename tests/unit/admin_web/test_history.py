@@ -11,8 +11,8 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
 from warren.admin_web.pages.history import LISTED
+from warren.resources.operation import Scope
 from warren.scheduler.alarms.events import AlarmTargets
-from warren.scheduler.commands.tokens.scopes import Scope
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.accounts import audit_log

@@ -8,10 +8,11 @@ import pytest
 
 from tests.support.acting import NamedUsers, acting
 from tests.support.stored_rows import Rows
+from warren.resources.operation import Scope
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.tokens.scopes import GLOBAL_SCOPES, Scope, actor_of
+from warren.scheduler.commands.tokens.scopes import GLOBAL_SCOPES, actor_of
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.commands.tokens.token_text import hash_of, is_token, new_token
 from warren.scheduler.problems import Code, Problem

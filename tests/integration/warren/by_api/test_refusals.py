@@ -17,7 +17,7 @@ from tests.support.api import make_token
 from tests.support.ports import free_port
 from warren.errands.sending import open_sender
 from warren.errors import WarrenError
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.commands.tokens.token_text import new_token
 from warren.settings.settings import Settings
 from warren.sql.models import ApiToken

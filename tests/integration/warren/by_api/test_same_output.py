@@ -14,7 +14,7 @@ from tests.support.console import add_user
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren.errands.table import ERRANDS
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.sql.accounts.users import Role
 from warren.sql.models import Job, Run
 

@@ -11,8 +11,8 @@ from tests.support.console import Clock, snapshot
 from tests.support.sample_app import add_sample_app, dump
 from tests.support.stored_rows import Rows
 from warren.admin_web.api.application import create_api
-from warren.admin_web.api.endpoint import Mounted, OpenAccess, endpoint, mounted
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.admin_web.api.endpoint import Mounted, endpoint, mounted
+from warren.resources.operation import OpenAccess, Scope
 from warren.sql.engine import Database
 
 #: What the routes need besides their scope, so that nothing but the scope is at fault.

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from tests.support.api import Program
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.jobs.spec import FIELDS
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter

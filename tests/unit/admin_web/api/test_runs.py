@@ -10,7 +10,7 @@ from tests.support.console import Clock
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sql_rows import side_by_side
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.tokens.scopes import Scope
+from warren.resources.operation import Scope
 from warren.scheduler.completion.end import TickEnd, tick_end
 from warren.sql.engine import Database
 from warren.sql.runs import ticks

@@ -1,0 +1,87 @@
+"""A client of the API in this process, on its database, as the user who runs this program.
+
+So a command does the same, and prints the same, whether an API or this process carries it out.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from warren import __version__
+from warren.admin_web.api.application import InProcess
+from warren.admin_web.services import ApiServices, Errands, JobFiles
+from warren.client.clients import Client
+from warren.client.exchange import Request, Response
+from warren.database_access import now_ms, open_database
+from warren.jobfile.export import job_file
+from warren.jobfile.uploads import read_upload
+from warren.local_client import operator
+from warren.route_plugins import route_names
+from warren.scheduler.actor import Actor
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.settings.settings import Settings
+from warren.sql.ids import RunIds
+
+#: Seconds between two looks at a run that is waited for.
+POLL_SECONDS = 0.1
+
+
+@contextmanager
+def in_process(settings: Settings) -> Iterator[Client]:
+    """Yield a client; the database is opened for the first call, and for the first that writes."""
+    with ExitStack() as held:
+        yield InProcessClient(_Databases(settings, held))
+
+
+class InProcessClient(Client):
+    """Calls an application in this process."""
+
+    def __init__(self, applications: "_Databases") -> None:
+        super().__init__(
+            "http://in-process", "", pause=lambda seconds: time.sleep(min(seconds, POLL_SECONDS))
+        )
+        self._transport = applications
+
+
+class _Databases:
+    """The API on the database, opened for reading or for writing when it is first needed."""
+
+    def __init__(self, settings: Settings, held: ExitStack) -> None:
+        self._settings = settings
+        self._held = held
+        self._caller = Actor(who=operator())
+        self._opened: dict[bool, InProcess] = {}
+
+    def send(self, request: Request) -> Response:
+        """Answer a request; raises what is wrong with the database."""
+        api = self._api(for_writing=request.method != "GET")
+        status, headers, body = api.answer(
+            request.method, request.path, request.headers, request.body
+        )
+        return Response(status, {name.lower(): value for name, value in headers.items()}, body)
+
+    def close(self) -> None:
+        """Do nothing: whoever opened it closes the database."""
+
+    def _api(self, *, for_writing: bool) -> InProcess:
+        if True in self._opened:  # what may be written may be read
+            return self._opened[True]
+        if for_writing not in self._opened:
+            settings = self._settings
+            opened = open_database(settings, for_writing=for_writing)
+            database = self._held.enter_context(opened)
+            services = ApiServices(
+                database=database,
+                now_ms=lambda: now_ms(database),
+                cluster_zone=lambda: database.read(
+                    lambda session: cluster_zone(session, settings.timezone)
+                ),
+                is_broker_up=lambda: False,
+                added_routes=route_names(),
+                run_ids=RunIds(database),
+                job_files=JobFiles(read=read_upload, write=job_file),
+                errands=Errands(scopes={}, do=lambda _line: None),
+                version=__version__,
+            )
+            self._opened[for_writing] = InProcess(services, self._caller)
+        return self._opened[for_writing]
