@@ -28,6 +28,7 @@ from warren.broker.messages.to_executor import ReadLog
 from warren.broker.messages.to_scheduler import LogChunk
 from warren.broker.messages.values import Boot
 from warren.broker.rpc import AddressedQuestion, Requester
+from warren.scheduler.completion.end import identity_of
 from warren.sql.instants import moment
 from warren.sql.listings import recent
 from warren.sql.listings.recent import DetailedRun
@@ -48,6 +49,7 @@ class Source:
     boot_id: str
     scheduled_at_ms: int
     heard_at_ms: int
+    identity: int = 0
 
 
 def log_source(session: Session, run: DetailedRun) -> Source:
@@ -67,6 +69,7 @@ def log_source(session: Session, run: DetailedRun) -> Source:
         boot_id=boot_id,
         scheduled_at_ms=run.scheduled_at,
         heard_at_ms=heard_at_ms,
+        identity=identity_of(run),
     )
 
 
@@ -255,6 +258,7 @@ def _question(
             limit=limit,
             at_end=at_end,
             find=find,
+            identity=source.identity,
         )
 
     return AddressedQuestion(Boot(source.app, source.address, source.boot_id), build)

@@ -349,7 +349,7 @@ class RunLogs:
             return 0
 
     def set_aside(self, path: str) -> None:
-        """Rename a log that is there before its run starts: it is that of another run of its id."""
+        """Rename a log that is there before its run comes: it is that of another run of its id."""
         if os.path.isfile(path):  # noqa: PTH113 - see path_of
             with contextlib.suppress(OSError):
                 os.rename(path, f"{path}.of-another")  # noqa: PTH104 - see path_of

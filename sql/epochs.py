@@ -58,14 +58,11 @@ def begin(
     """
     row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
     found_id = session.execute(row).scalar_one()
-    newest = (session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
-    used = max(seen_id if seen_id < found_id + BELIEVED else 0, *newest)
-    began_at, first_id = session.execute(
-        select(
-            func.coalesce(func.max(Epoch.began_at), 0), func.coalesce(func.max(Epoch.next_id), 1)
-        )
-    ).one()
-    if used < found_id and twice_id < first_id and cause is not Cause.RESTORED:
+    highest = (session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
+    used = max(seen_id if seen_id < found_id + BELIEVED else 0, *highest)
+    began_at, first_id = newest(session)
+    is_twice = first_id <= twice_id < found_id
+    if used < found_id and not is_twice and cause is not Cause.RESTORED:
         return None
     next_id = (max(used, found_id) // LEFT_OUT + 2) * LEFT_OUT
     session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=next_id))
@@ -73,6 +70,14 @@ def begin(
     epoch = EpochRow(max(int(now_ms), began_at + 1), cause, told_by, found_id, next_id)
     session.add(Epoch(**epoch._asdict()))
     return epoch
+
+
+def newest(session: Session) -> tuple[int, int]:
+    """Return when the newest epoch began, and its first id; 0 and 1 if no counter went back."""
+    began_at, first_id = func.max(Epoch.began_at), func.max(Epoch.next_id)
+    row = select(func.coalesce(began_at, 0), func.coalesce(first_id, 1))
+    began_at_ms, first = session.execute(row).one()
+    return int(began_at_ms), int(first)
 
 
 def is_of_counter(statement: str | None) -> bool:

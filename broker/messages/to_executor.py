@@ -119,18 +119,20 @@ class IdleBeat(Message, frozen=True, kw_only=True):
 
 
 class Kill(Message, frozen=True, kw_only=True):
-    """Orders a run to be stopped; answered by the run's `Finished`."""
+    """Orders a run to be stopped; answered by the run's `Finished`.
+
+    As in all messages about runs, `identity` tells it from another one of the same id, see
+    `run_identity`; 0 = not given, as by 0.1.0.
+    """
 
     run_id: Natural
     reason: str
     why: str = ""
+    identity: Natural = 0
 
 
 class RunKey(msgspec.Struct, frozen=True, kw_only=True):
-    """Identifies a run together with the boot its trigger was sent to.
-
-    `identity` tells it from another one of the same id; 0 = not given.
-    """
+    """Identifies a run together with the boot its trigger was sent to."""
 
     run_id: Natural
     boot_id: str
@@ -160,6 +162,7 @@ class ReadLog(Message, frozen=True, kw_only=True):
     limit: Natural = 1_000
     at_end: bool = False
     find: str = ""
+    identity: Natural = 0
 
 
 class OpenRunsReply(Message, frozen=True, kw_only=True, tag="StillOpen"):

@@ -212,12 +212,16 @@ class Progressed(Message, frozen=True, kw_only=True):
 
 
 class OpenRunsQuery(Message, frozen=True, kw_only=True, tag="WhichOpen"):
-    """Asks which waiting runs are still open, after a loss of contact."""
+    """Asks which waiting runs are still open, after a loss of contact.
+
+    `identities` are theirs, in the same order; an executor of 0.1.0 gives none.
+    """
 
     app: AppName
     address: Address
     boot_id: BootId
     run_ids: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=OPEN_LIMIT)]
+    identities: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=OPEN_LIMIT)] = ()
 
 
 class CallName(msgspec.Struct, frozen=True, kw_only=True):
@@ -302,6 +306,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
       anything.
     - `last_run_id`: the highest run id that it knows of; None: it is of 0.1.0, and tells runs apart
       by their ids alone.
+    - `repeated_id`: the highest id of a trigger that it knew as another run's; 0 = none.
     """
 
     app: AppName
@@ -316,6 +321,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     triggers_per_message: Natural = 1
     sent_at_ms: Natural = 0
     last_run_id: Natural | None = None
+    repeated_id: Natural = 0
 
     @property
     def each_health_issue(self) -> tuple[HealthIssue, ...]:

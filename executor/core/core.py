@@ -415,6 +415,7 @@ class HeartbeatComposer:
             triggers_per_message=MAX_PACK_TRIGGERS,
             sent_at_ms=self._clock.steady_ms(),
             last_run_id=self._run_states.highest_id,
+            repeated_id=self._run_states.repeated_id,
         )
 
     def _load(self) -> Load:
@@ -568,7 +569,10 @@ class Core:
         inbox = self._startup.run_inbox
         if inbox is None or self._is_closed:
             return
+        known_id = self._run_states.repeated_id
         self._roles.intake.receive(arrivals)
+        if self._run_states.repeated_id != known_id:
+            self._roles.heartbeats.beat_now()
         self._active_runs.start_ready()
         self._commits.when_durable(partial(inbox.ack, deliveries_of(arrivals)))
         self._pause_or_resume_inbox()
@@ -618,7 +622,11 @@ class Core:
         self._log.info("open_runs_asked", count=len(run_ids))
         who = self._identity
         question = OpenRunsQuery(
-            app=who.app, address=who.address, boot_id=who.boot_id, run_ids=run_ids
+            app=who.app,
+            address=who.address,
+            boot_id=who.boot_id,
+            run_ids=run_ids,
+            identities=tuple(map(self._run_states.identity_of, run_ids)),
         )
         self._roles.sender.send(question, valid_seconds=QUESTION_SECONDS)
 

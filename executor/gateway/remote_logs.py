@@ -46,8 +46,6 @@ class RemoteLog:
         self._client = client
         self._run_logs = run_logs
         self._path = run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
-        if not is_resumed:
-            run_logs.set_aside(self._path)
         self._next_line = None if is_resumed else 1
         self._copied_at = float("-inf")
         self._turn = asyncio.Lock()

@@ -273,6 +273,7 @@ class Contents:
         finished: runs whose report the broker has.
         horizon_ms: the time before which runs may be missing; 0 = none are.
         highest_id: the highest id of a run that was here; 0 = unknown.
+        repeated_id: the highest id that a second run came with; 0 = none.
 
     """
 
@@ -285,6 +286,7 @@ class Contents:
         self.finished = FinishedRuns(results_limit)
         self.horizon_ms = 0
         self.highest_id = 0
+        self.repeated_id = 0
 
     def apply(self, record: records.AnyRecord, line: bytes) -> None:
         """Add a line of the journal."""
@@ -358,7 +360,8 @@ class Contents:
         self.highest_id = max(self.highest_id, run_id)
         known = self.identity_of(run_id)
         if known is None or (identity and known != identity):
-            self.forget_run(run_id)
+            if known is not None:
+                self.displace(run_id)
             self.open_runs[run_id] = OpenRun(run_id, self.boot_id, identity)
 
     def identity_of(self, run_id: int) -> int | None:
@@ -371,9 +374,9 @@ class Contents:
             return entry.identity
         return 0 if run_id in self.finished else None
 
-    def forget_run(self, run_id: int) -> None:
-        """Forget a run that is another one than that which has its id now."""
-        self.open_runs.pop(run_id, None)
+    def displace(self, run_id: int) -> None:
+        """Note that another run has this id now, and forget the one that is here if it is over."""
+        self.repeated_id = max(self.repeated_id, run_id)
         self.finished.drop(run_id)
 
     def open_run(self, run_id: int, boot_id: str) -> OpenRun:
@@ -401,8 +404,9 @@ class Contents:
         """Note that the broker has the reports of these runs."""
         for run_id in run_ids:
             run = self.open_runs.get(run_id)
-            line = run.line if run is not None else b""
-            if line:
+            # One that is over already was reported again.
+            line = self.finished.line(run_id) if run is None else run.line
+            if run is not None and line:
                 del self.open_runs[run_id]
             self.finished.add(run_id, at_ms, line)
 
@@ -464,18 +468,27 @@ class RunStates:
         known = self._contents.identity_of(run_id)
         return bool(known and identity) and known != identity
 
+    def identity_of(self, run_id: int) -> int:
+        """Return the identity of a run; 0 if it is not known."""
+        return self._contents.identity_of(run_id) or 0
+
     def is_open(self, run_id: int) -> bool:
         """Whether a run has not ended, or the broker does not have its report yet."""
         return run_id in self._contents.open_runs
 
-    def forget(self, run_id: int) -> None:
-        """Forget a finished run whose id another run has now."""
-        self._contents.forget_run(run_id)
+    def displace(self, run_id: int) -> None:
+        """Note that another run has this id now, and forget the one that is here if it is over."""
+        self._contents.displace(run_id)
 
     @property
     def highest_id(self) -> int:
         """The highest id of a run that was here."""
         return self._contents.highest_id
+
+    @property
+    def repeated_id(self) -> int:
+        """The highest id that a second run came with; 0 = none."""
+        return self._contents.repeated_id
 
     def report(self, run_id: int, boot_id: str, *, now_ms: int) -> tuple[Final, int] | None:
         """Return the report of a finished run and its size; None if the run is not finished.

@@ -697,7 +697,6 @@ class Slots(SlotPool):
     def _slot_run(self, trigger: Trigger) -> SlotRun:
         path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
         self._confinement.prepare_log_folder(path)
-        self._run_logs.set_aside(path)
         use = self._use(trigger)
         return SlotRun(trigger, path, use=use, log_reserve=self._log_limiter.reserve_bytes)
 

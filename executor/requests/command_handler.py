@@ -34,14 +34,8 @@ from warren.broker.messages.to_scheduler import (
     RunStateReply,
 )
 from warren.broker.messages.values import ADDRESS_PATTERN, CallEnd, Message, wire_type
-from warren.broker.reasons.codes import (
-    Reason,
-    Why,
-)
-from warren.broker.reasons.stored import (
-    from_json,
-    to_json,
-)
+from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons.stored import to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Await
 from warren.executor.journal.run_states import Stage
@@ -49,7 +43,7 @@ from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.messaging.heartbeat import LoadMeter
 from warren.executor.messaging.signed_sender import Sender
-from warren.executor.requests.intake import EarlyKills, Intake
+from warren.executor.requests.intake import EarlyKills, Intake, why_of
 
 #: Seconds between two questions about a call, at first and at most, and for which one is valid.
 SHORTEST_ASK, LONGEST_ASK = 0.1, 2.0
@@ -246,6 +240,7 @@ class CommandHandler:
         self._identity = context.identity
         self._loop = context.loop
         self._run_logs = context.run_logs
+        self._run_states = context.run_states
         self._log = context.log
         self._active_runs = active_runs
         self._intake = intake
@@ -281,12 +276,13 @@ class CommandHandler:
                 self._log.debug("command_ignored", type=wire_type(type(message)))
 
     def _kill(self, kill: Kill) -> None:
-        why = from_json(kill.why) or kill.reason
         self._log.info("kill_received", run_id=kill.run_id, why=kill.reason)
-        if self._active_runs.stop(kill.run_id, why):
+        if self._run_states.has_another(kill.run_id, kill.identity):
+            self._early_kills.put(kill)
+        elif self._active_runs.stop(kill.run_id, why_of(kill)):
             self._active_runs.start_ready()
         elif not self._intake.report_again(kill.run_id, self._identity.boot_id):
-            self._early_kills.put(kill.run_id, why)
+            self._early_kills.put(kill)
 
     def _resume(self, answer: OpenRunsReply) -> None:
         answered = self._contact.answer(answer.asked)
@@ -297,6 +293,8 @@ class CommandHandler:
         # Seen before the log is read: if nothing is late then, what is read is complete.
         late = self._active_runs.has_late_log(question.run_id)
         growing = self._active_runs.is_running(question.run_id) is True
+        if self._run_states.has_another(question.run_id, question.identity):
+            question = msgspec.structs.replace(question, scheduled_day="")
         read = partial(self._read_log, question, growing=growing, late=late)
         self._loop.run_in_executor(None, partial(self._answer_log, question, read))
 

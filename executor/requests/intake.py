@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages.to_executor import Kill, Trigger
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Reason, Why, Words
+from warren.broker.reasons.stored import from_json
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.run_states import Stage
 from warren.executor.lanes.active_runs import ActiveRuns
@@ -31,23 +32,30 @@ class EarlyKills:
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         self._monotonic = monotonic
-        self._kills: OrderedDict[int, tuple[float, Words]] = OrderedDict()
+        self._kills: OrderedDict[int, tuple[float, Kill]] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._kills)
 
-    def put(self, run_id: int, why: Words) -> None:
+    def put(self, kill: Kill) -> None:
         """Kill a run when it arrives."""
         now = self._monotonic()
-        self._kills.pop(run_id, None)
-        self._kills[run_id] = now + EARLY_KILL_SECONDS, why
+        self._kills.pop(kill.run_id, None)
+        self._kills[kill.run_id] = now + EARLY_KILL_SECONDS, kill
         while len(self._kills) > EARLY_KILL_LIMIT or next(iter(self._kills.values()))[0] <= now:
             self._kills.popitem(last=False)
 
-    def take(self, run_id: int) -> Words | None:
+    def take(self, trigger: Trigger) -> Words | None:
         """Return why a run is to be killed; None if it is not. The entry is removed."""
-        lasts_until, why = self._kills.pop(run_id, (0.0, ""))
-        return why if lasts_until > self._monotonic() else None
+        lasts_until, kill = self._kills.pop(trigger.run_id, (0.0, None))
+        if kill is None or lasts_until <= self._monotonic():
+            return None
+        return why_of(kill) if kill.identity in (0, trigger.identity) else None
+
+
+def why_of(kill: Kill) -> Words:
+    """Return why a run is to be killed."""
+    return from_json(kill.why) or kill.reason
 
 
 class Intake:
@@ -70,6 +78,7 @@ class Intake:
         self._boot_id = context.identity.boot_id
         self._address = context.identity.address
         self._run_states = context.run_states
+        self._run_logs = context.run_logs
         self._clock = context.clock
         self._log = context.log
         self._slots = slots
@@ -98,7 +107,7 @@ class Intake:
             stage = Stage.UNKNOWN
         if stage is not Stage.UNKNOWN:
             self._repeat(trigger, stage)
-        elif (order := self._early_kills.take(trigger.run_id)) is not None:
+        elif (order := self._early_kills.take(trigger)) is not None:
             self._reporting.refuse(trigger, order, Outcome.KILLED)
         elif self._is_unprovable(trigger, arrival):
             self._drop(trigger)
@@ -113,21 +122,23 @@ class Intake:
             self._reporting.refuse(trigger, why, Outcome.FAILED)
         else:
             self.counts["taken"] += 1
+            self._run_logs.set_aside(
+                self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
+            )
             self._active_runs.admit(self._limited(trigger), arrival.size)
 
     def _displaces_another(self, trigger: Trigger) -> bool:
         """Forget another run of the trigger's id, unless that is still open; return if it is not.
 
-        The database has lost it, and has given its id out again. A trigger that is left is asked
-        about, and its run is planned again.
+        The database lost that run and reused its id; heartbeats tell so. If it is open, the trigger
+        is dropped, and its run is planned again once the schedulers ask about it.
         """
         self.counts["another"] += 1
         is_open = self._run_states.is_open(trigger.run_id)
         self._log.error(
             "run_id_repeated", run_id=trigger.run_id, job_id=trigger.job_id, is_left=is_open
         )
-        if not is_open:
-            self._run_states.forget(trigger.run_id)
+        self._run_states.displace(trigger.run_id)
         return not is_open
 
     def _limited(self, trigger: Trigger) -> Trigger:

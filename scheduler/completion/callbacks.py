@@ -341,8 +341,13 @@ class Callbacks:
             return  # the executor asks again every few seconds
         app_id = self._context.app_names.id_of(question.app)
         asking = SentTo(app_id, question.address, question.boot_id)
+        identities = dict(zip(question.run_ids, question.identities, strict=False))
         still_open = tuple(
-            row.id for row in rows if row.status in IN_FLIGHT and _sent_to(row) == asking
+            row.id
+            for row in rows
+            if row.status in IN_FLIGHT
+            and _sent_to(row) == asking
+            and identities.get(row.id, 0) in (0, identity_of(row))
         )
         command = AddressedCommand(
             boot=Boot(question.app, question.address, question.boot_id),

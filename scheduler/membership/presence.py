@@ -21,6 +21,7 @@ from warren.scheduler.membership.registration import registration, stored_return
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.sql import epochs
 from warren.sql.epochs import Cause
 from warren.sql.registry import presence
 
@@ -64,6 +65,8 @@ class Presence:
         self._accounts = accounts
         self._on_canary = on_canary
         self._rejected: dict[str, float] = {}
+        #: The first id of the newest epoch; lower if that is not known here yet.
+        self._first_id = 1
 
     def load(self) -> None:
         """Start with the executors in the registry, as if each had just been heard."""
@@ -135,16 +138,18 @@ class Presence:
     def _compare_ids(self, beats: Sequence[Heartbeat]) -> None:
         """Begin an epoch of run ids if an executor knows of one that is yet to be given out.
 
-        That is before it is welcome, so before anything is sent to it.
+        That is before it is welcome, so before anything is sent to it. The same if it met an id of
+        this epoch twice; its heartbeats go on telling that.
         """
         database = self._context.database
         for beat in beats:
-            if (beat.last_run_id or 0) > database.seen_ids.highest:
+            seen_id, twice_id = beat.last_run_id or 0, beat.repeated_id
+            if seen_id > database.seen_ids.highest or twice_id >= self._first_id:
+                told_by = f"{beat.app}/{beat.address}"
                 database.begin_epoch(
-                    Cause.EXECUTOR,
-                    seen_id=beat.last_run_id or 0,
-                    told_by=f"{beat.app}/{beat.address}",
+                    Cause.EXECUTOR, seen_id=seen_id, twice_id=twice_id, told_by=told_by
                 )
+                _, self._first_id = database.read(epochs.newest)
 
     def _hear(
         self,

@@ -9,6 +9,7 @@ from warren.broker.messages.to_executor import Drain, Kill
 from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
 from warren.broker.reasons.stored import to_json
+from warren.scheduler.completion.end import identity_of
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
@@ -58,7 +59,9 @@ class Killer:
             return None
         return AddressedCommand(
             boot=Boot(app, row.address, row.boot_id),
-            message=Kill(run_id=row.id, reason=str(_WHY), why=to_json(_WHY)),
+            message=Kill(
+                run_id=row.id, reason=str(_WHY), why=to_json(_WHY), identity=identity_of(row)
+            ),
         )
 
 

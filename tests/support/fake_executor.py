@@ -64,8 +64,10 @@ class FakeExecutor:
         self.returns_seconds = returns_seconds
         self.triggers_per_message = triggers_per_message
         self.is_beating = True
+        self.started_at_ms = 1
         #: None: it is of 0.1.0.
         self.last_run_id: int | None = 0
+        self.repeated_id = 0
         self.is_draining = False
         self.answers = True
         self.knowledge: dict[int, KnownState] = {}
@@ -102,9 +104,11 @@ class FakeExecutor:
 
     def beat(self, **values: Any) -> None:
         who = {"app": self.app, "address": self.address, "boot_id": self.boot_id}
-        facts = {"started_at_ms": 1, "load": Load(), "draining": self.is_draining}
+        facts = {"load": Load(), "draining": self.is_draining}
+        facts["started_at_ms"] = self.started_at_ms
         facts["returns_seconds"] = self.returns_seconds
         facts["last_run_id"] = self.last_run_id
+        facts["repeated_id"] = self.repeated_id
         facts["triggers_per_message"] = self.triggers_per_message
         self.say(Heartbeat(**(who | facts | values)), HEARTBEAT_KEY)
 
@@ -140,9 +144,9 @@ class FakeExecutor:
         facts = {"boot_id": self.boot_id, "reason": "not today"}
         return NotStarted(run_id=run_id, **(facts | values))
 
-    def which_open(self, *run_ids: int) -> None:
+    def which_open(self, *run_ids: int, identities: tuple[int, ...] = ()) -> None:
         who = {"app": self.app, "address": self.address, "boot_id": self.boot_id}
-        self.say(OpenRunsQuery(run_ids=run_ids, **who))
+        self.say(OpenRunsQuery(run_ids=run_ids, identities=identities, **who))
 
     def say(self, message: Message, key: str = CALLBACK_KEY) -> None:
         sealed = self.sealer.seal(

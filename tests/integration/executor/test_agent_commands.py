@@ -1,5 +1,6 @@
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog
@@ -100,6 +101,75 @@ def test_second_kill_of_a_run_changes_nothing(case: AgentCase) -> None:
     case.settle()
 
     assert case.desk.expect(1, Finished).message == "first"
+
+
+# -- runs of the same id, after the counter of ids went back ------------------------------------
+
+
+def test_kill_of_another_run_spares_the_one_that_is_here(case: AgentCase) -> None:
+    hold(case, 1, job_id=7)
+    other = case.desk.trigger(1, job_id=8)
+
+    case.desk.command(Kill(run_id=1, reason="killed by ann", identity=other.identity))
+    case.desk.ask(Beat)
+    case.slots.finish(1)
+    own = case.desk.expect(1, Finished)
+    case.settle()
+    case.desk.send_trigger(1, job_id=8)
+
+    [killed] = eventually(lambda: case.desk.reports_on(1, Finished)[1:])
+    assert own.outcome is Outcome.SUCCEEDED
+    assert (killed.outcome, killed.identity) == (Outcome.KILLED, other.identity)
+
+
+@pytest.mark.parametrize("is_over", [True, False])
+def test_heartbeats_tell_that_an_id_came_twice(case: AgentCase, is_over: bool) -> None:
+    hold(case, 1, job_id=7)
+    if is_over:
+        case.slots.finish(1)
+        case.desk.expect(1, Finished)
+        case.settle()
+
+    case.desk.send_trigger(1, job_id=7)
+    case.settle()
+    assert {beat.repeated_id for beat in case.desk.of(Heartbeat)} == {0}
+    case.desk.send_trigger(1, job_id=8, param="hold")
+
+    assert eventually(lambda: case.desk.of(Heartbeat)[-1].repeated_id == 1)
+    case.settle()
+    assert [trigger.job_id for trigger in case.slots.started if trigger.run_id == 1] == (
+        [7, 8] if is_over else [7]
+    )
+
+
+def test_log_of_another_run_is_not_shown(case: AgentCase) -> None:
+    hold(case, 1, job_id=7)
+    own, other = case.desk.trigger(1, job_id=7), case.desk.trigger(1, job_id=8)
+    path = Path(case.run_logs.path_of(own.scheduled_at_ms, 1))
+    path.parent.mkdir(parents=True)
+    path.write_text("secrets of job 7\n")
+
+    for find in ("", "secrets"):
+        of_own, of_other = (
+            read_log(case, 1, path.parent.name, from_line=1, find=find, identity=it.identity)
+            for it in (own, other)
+        )
+        assert of_own.found == (1,) if find else of_own.text == "secrets of job 7"
+        assert not of_other.found
+        assert not of_other.text
+
+
+def test_run_that_waits_does_not_show_the_log_of_an_earlier_one(case: AgentCase) -> None:
+    hold(case, 1, job_id=7)
+    waiting = case.desk.trigger(2, job_id=7)
+    path = Path(case.run_logs.path_of(waiting.scheduled_at_ms, 2))
+    path.parent.mkdir(parents=True)
+    path.write_text("of an earlier run\n")
+
+    case.desk.send_trigger(2, job_id=7)
+    case.settle()
+
+    assert not read_log(case, 2, path.parent.name, from_line=1, identity=waiting.identity).text
 
 
 # -- beat and idle beat -----------------------------------------------------------------------
@@ -231,7 +301,7 @@ def test_memory_begins_with_the_first_boot(case: AgentCase) -> None:
 # -- logs and odd questions -------------------------------------------------------------------
 
 
-def read_log(case: AgentCase, run_id: int, day: str = "2026-01-02", **values: int) -> object:
+def read_log(case: AgentCase, run_id: int, day: str = "2026-01-02", **values: Any) -> Any:
     return case.desk.ask(ReadLog, run_id=run_id, scheduled_day=day, **values)
 
 

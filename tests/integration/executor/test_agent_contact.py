@@ -76,6 +76,7 @@ def test_regained_contact_starts_what_is_still_open_and_drops_the_rest(case: Age
     case.desk.expect(3, Finished)
     (question, *_) = case.desk.of(OpenRunsQuery)
     assert question.run_ids == (2, 3)
+    assert question.identities == (case.desk.trigger(2).identity, case.desk.trigger(3).identity)
     assert case.starts_of(2) == 0
     assert case.desk.reports_on(2, NotStarted) == []
 

@@ -58,6 +58,19 @@ def quiet(cluster: Cluster, node: SchedulerNode, desk: FakeExecutor) -> None:
     eventually(lambda: node.counters["callbacks_rejected"] > before)
 
 
+def heard_by_all(cluster: Cluster, desk: FakeExecutor) -> None:
+    """Wait until every scheduler has handled a heartbeat as they are now."""
+
+    def have_heard(started_at_ms: int) -> bool:
+        members = [member for node in cluster.schedulers for member, _ in node.roster.members()]
+        beats = [member.heartbeat for member in members if member.heartbeat]
+        return [beat.started_at_ms for beat in beats] == [started_at_ms] * len(cluster.schedulers)
+
+    for started_at_ms in (2, 3):  # the first one is known before all of it is handled
+        desk.started_at_ms = started_at_ms
+        eventually(lambda it=started_at_ms: have_heard(it))  # type: ignore[misc]
+
+
 def test_a_result_ends_its_run_with_all_that_it_says(cluster: Cluster, desk: FakeExecutor) -> None:
     run_id, now_ms = begun(cluster, desk), cluster.now_ms()
 
@@ -405,15 +418,21 @@ def test_an_executor_that_was_out_of_contact_learns_which_runs_are_still_open(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:
     cluster.job("work", concurrency=5)
-    ended, still_open = cluster.trigger("work"), cluster.trigger("work")
-    desk.take(2)
+    ended, still_open, of_another = (cluster.trigger("work") for _ in range(3))
+    asked = (ended, still_open, of_another, 987_654)
+    identity_of = {trigger.run_id: trigger.identity for trigger in desk.take(3)}
     desk.report(desk.finished(ended))
     cluster.wait_final(ended)
 
-    desk.which_open(ended, still_open, 987_654)
-
+    desk.which_open(*asked)
+    from_0_1_0 = desk.expect(OpenRunsReply)
+    desk.heard.clear()
+    identity_of[of_another] += 1
+    desk.which_open(*asked, identities=tuple(identity_of.get(it, 5) for it in asked))
     answer = desk.expect(OpenRunsReply)
-    assert answer.asked == (ended, still_open, 987_654)
+
+    assert answer.asked == from_0_1_0.asked == asked
+    assert set(from_0_1_0.open_ids) == {still_open, of_another}
     assert answer.open_ids == (still_open,)
 
 
@@ -550,7 +569,7 @@ def test_the_result_of_another_run_of_the_same_id_is_refused(
 
     assert cluster.run(run_id).status == RunStatus.SENT
     assert node.counters["callbacks_refused"]
-    epoch = cluster.database.read(all_epochs)[0]
+    epoch = eventually(lambda: cluster.database.read(all_epochs))[0]
     assert (epoch.cause, epoch.told_by) == (Cause.EXECUTOR, f"{APP}/one")
     desk.report(desk.finished(run_id, identity=trigger.identity, message="its own"))
     assert cluster.wait_final(run_id).message == "its own"
@@ -568,6 +587,34 @@ def test_an_executor_that_knows_of_later_ids_moves_the_counter(
 
     assert run_id > LEFT_OUT
     assert [trigger.run_id for trigger in desk.take()] == [run_id]
+
+
+@on_memory
+def test_an_executor_that_met_an_id_twice_moves_the_counter_once(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    cluster.scheduler()
+
+    desk.repeated_id = run_id
+    eventually(lambda: cluster.database.read(all_epochs))
+    cluster.scheduler()
+    heard_by_all(cluster, desk)
+
+    assert cluster.trigger("work") > LEFT_OUT
+    [epoch] = cluster.database.read(all_epochs)
+    assert (epoch.cause, epoch.told_by) == (Cause.EXECUTOR, f"{APP}/one")
+
+
+@on_memory
+def test_an_id_that_nobody_gave_out_was_not_met_twice(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    desk.repeated_id = 5_000
+    heard_by_all(cluster, desk)
+
+    assert cluster.database.read(all_epochs) == []
 
 
 @on_memory

@@ -766,7 +766,7 @@ def test_a_run_takes_the_place_of_a_finished_one_of_its_id(path: Path) -> None:
     assert run_states.is_another(new)
     assert not run_states.is_another(old)
 
-    run_states.forget(7)
+    run_states.displace(7)
     assert run_states.stage(7) is Stage.UNKNOWN
     run(run_states, new, "new")
 
@@ -782,7 +782,7 @@ def test_a_run_takes_the_place_of_a_finished_one_of_its_id(path: Path) -> None:
 def test_a_run_that_was_displaced_is_not_reported_after_a_restart(path: Path) -> None:
     run_states, _ = boot(path, "boot-1")
     run(run_states, trigger(7), "old")
-    run_states.forget(7)
+    run_states.displace(7)
     new = trigger(7, job_id=2)
     run_states.accept(7, new.identity)
     run_states.commit()
@@ -792,6 +792,31 @@ def test_a_run_that_was_displaced_is_not_reported_after_a_restart(path: Path) ->
 
     assert isinstance(report, NotStarted)
     assert report.identity == new.identity
+
+
+def test_a_report_that_is_confirmed_again_is_kept(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    run(run_states, trigger(7), "done")
+    run_states.confirm((7,), 6_500)
+    run_states.commit()
+
+    for states in (run_states, open_run_states(path)):
+        assert states.report(7, "boot-1", now_ms=7_000) is not None
+        assert states.is_another(trigger(7, job_id=2))
+
+
+def test_a_repeated_id_outlives_a_restart(path: Path) -> None:
+    run_states, _ = boot(path, "boot-1")
+    for run_id in (7, 8):
+        run(run_states, trigger(run_id), "old")
+    assert run_states.repeated_id == 0
+    run_states.displace(7)
+    run(run_states, trigger(7, job_id=2), "new")
+    run_states.close()
+
+    again, _ = boot(path, "boot-2")
+
+    assert run_states.repeated_id == again.repeated_id == 7
 
 
 def test_a_run_of_which_only_the_id_is_kept_is_another_than_one_due_after_its_end(
