@@ -18,7 +18,7 @@ class Right(StrEnum):
 
     #: No sign-in needed.
     ANYONE = "ANYONE"
-    #: One's own account; users who must first choose a new password have only this.
+    #: The user's own account; users who must first choose a new password have only this.
     ACCOUNT = "ACCOUNT"
     #: See one's apps: every role.
     VIEW = "VIEW"

@@ -1,4 +1,4 @@
-"""Resolves names to ids, caches the names of apps, and checks texts of one line.
+"""Resolves names to ids, caches the names of apps, and checks one-line texts.
 
 Console, command line and API accept names; commands take only ids.
 """
@@ -64,7 +64,7 @@ def bare_line(text: str, longest: int) -> str:
 
 
 class AppNames:
-    """The names of all apps, which never change; read again when an unknown one is asked for."""
+    """A cache of the names of apps, which never change; an unknown name reloads it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

@@ -1,4 +1,4 @@
-"""Sends commands to single boots of executors.
+"""Sends commands to boots of executors.
 
 Commands are not durable: the role that sends one repeats it until it sees the effect.
 """

@@ -48,7 +48,7 @@ class Counters:
             return self._counts[name]
 
 
-#: Callbacks in hand at once; each carries up to 100 reports.
+#: The most callbacks prefetched; each carries up to 100 reports.
 CALLBACK_PREFETCH = 100
 HEARTBEAT_PREFETCH = 1_000
 #: How long RabbitMQ may confirm nothing before no more runs are claimed. A run that was claimed is
@@ -108,7 +108,7 @@ class Connections:
         """A value that changes whenever exchanges, queues or bindings may be gone.
 
         A new connection may be one to a broker that has lost its data. A message that reached no
-        exchange says that somebody has deleted it, with all bindings of its queues.
+        exchange shows that the exchange was deleted, with all its bindings.
         """
         return (
             self.heartbeats.generation,
@@ -156,8 +156,9 @@ class NodeContext:
         wake_dispatcher: set to end the dispatcher's wait early.
         backfilled: wakes the role of backfills when a run of a job with one ends.
         metrics: counts ended runs for Prometheus.
-        has_old_runs: set when runs may be sent that are long due, further back than it looks.
-        has_limits_room: set when a run gave back what it held of a limit.
+        has_old_runs: set when runs were planned that are due further back than the
+            dispatcher looks.
+        has_limits_room: set when a run released a limit.
         limits_underused: set while much of a limit that runs wait for was found to be free.
 
     """
@@ -194,7 +195,7 @@ class NodeContext:
         return written
 
     def wake_for_limits(self) -> None:
-        """Have the dispatcher look at once whether limits have room for runs that wait for it."""
+        """Have the dispatcher check at once whether limits have room for waiting runs."""
         self.has_limits_room.set()
         self.wake_dispatcher.set()
 

@@ -165,7 +165,7 @@ class RoleLoops:
             loop.stop()
 
     def join(self, seconds: float) -> Sequence[str]:
-        """Wait for the rounds under way; return the roles that are still busy after `seconds`."""
+        """Wait for the current rounds; return the roles that are still busy after `seconds`."""
         give_up_at = time.monotonic() + seconds
         return [
             loop.name

@@ -2,8 +2,8 @@
 
     the range, computed again = runs + left out + beyond the cursor
 
-A run that was deleted, doubled or moved by hand breaks this. So does a run of a backfill that does
-not exist, and a due time that two backfills have run as missing.
+A run that was deleted, doubled or moved by hand breaks this. So do a run of a backfill that does
+not exist, and a due time that two backfills ran as missing.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ from warren.sql.runs.tick_rows import JobRange
 def audit_backfills(
     session: Session, tallies: Tallies, bounds: tuple[int, int], job_id: int | None = None
 ) -> None:
-    """Find what is wrong with the due times in (after, until] of all backfills, or of a job's."""
+    """Find faults in the due times in (after, until] of all backfills, or of one job's."""
     as_missing: dict[tuple[int, int], list[int]] = defaultdict(list)
     for backfill in backfills.of_jobs(session, job_id):
         if (job := tallies.of(backfill.job_id)) is not None:
@@ -90,7 +90,7 @@ def _compare(
 def _still_strays(
     session: Session, backfill: Backfill, ranks: Mapping[int, int], strays: AbstractSet[int]
 ) -> AbstractSet[int]:
-    """Return those that are strays by the backfill as it is now, as its cursor may have moved."""
+    """Return those that are still strays, as the backfill's cursor may have moved."""
     if not strays:
         return strays
     return strays - _planned(backfills.read(session, backfill.id) or backfill, ranks)

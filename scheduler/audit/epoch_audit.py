@@ -1,4 +1,4 @@
-"""What a database that has gone back leaves behind: epochs, and runs with others' results."""
+"""Finds what a database that lost commits leaves behind: epochs, and runs with others' results."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -24,7 +24,7 @@ class AuditedEpoch(NamedTuple):
 
 
 class FoundRun(NamedTuple):
-    """A run that cannot be as its row says, its job's name, and the epoch to blame, if any."""
+    """A run with an impossible row, its job's name, and the epoch to blame, if any."""
 
     run: OddRun
     job: str
@@ -32,7 +32,7 @@ class FoundRun(NamedTuple):
 
     @property
     def is_early(self) -> bool:
-        """Whether it started before it was due; else nobody has started it."""
+        """Whether it started before it was due; otherwise it never started."""
         return self.run.started_at is not None
 
 
@@ -48,9 +48,9 @@ def audited_epochs(session: Session, bounds: tuple[int, int]) -> list[AuditedEpo
 def odd_runs(
     session: Session, ranges: Iterable[JobRange], bounds: tuple[int, int], names: dict[int, str]
 ) -> list[FoundRun]:
-    """Return runs that started before they were due, or that succeeded though nobody has started.
+    """Return runs that started before they were due, or succeeded without having started.
 
-    Those are the results of other runs of the same ids.
+    These are the results of other runs with the same ids.
     """
     known = epochs.all_epochs(session)
     found: list[FoundRun] = []

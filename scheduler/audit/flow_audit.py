@@ -1,7 +1,7 @@
 """Audits the runs of flows: judges their stored outcomes again, and reports what differs.
 
-The judge is the one that the engine uses. It is given what became of each node when its edges let
-it run; which nodes run, which are bypassed and how the flow ends must be what is stored.
+The engine's own judge gets the outcome of each node that its edges let run. Which nodes run, which
+are bypassed and how the flow ends must match what is stored.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _STOPPED = frozenset({RunStatus.KILLED, RunStatus.TIMED_OUT, RunStatus.LOST})
 
 
 def audit_flows(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> None:
-    """Find nodes that are missing, too many, or not as the judge and their runs say."""
+    """Find nodes that are missing, superfluous, or at odds with the judge or their runs."""
     for flow_id in sorted(flow_links.all_flows(session)):
         job = tallies.of(flow_id)
         if job is None:
@@ -122,7 +122,7 @@ def _of_judge(run: FlowRow, graph: Graph, states: Mapping[str, NodeState]) -> It
 
 
 def _of_runs(state: NodeState, runs: Sequence[TickRun]) -> Iterator[_Found]:
-    """Yield where the runs of a node that is over are not as its row says."""
+    """Yield ended nodes whose runs contradict their rows."""
     first = {run.shard_index for run in runs if run.attempt == 0}
     least = state.shards or 1  # of a broadcast, it is not known
     if len(first) < least:

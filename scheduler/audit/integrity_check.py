@@ -2,7 +2,7 @@
 
     due = fired + skipped + cancelled + purged, and nothing twice
 
-A tick that was planned and then skipped, because nobody could send it in time or its app was
+A tick that was planned and then skipped, because it could not be sent in time or its app was
 paused, has a cancelled run and a skip. If it ran although the job's policy is to skip it, it counts
 as late.
 
@@ -53,10 +53,10 @@ CHUNK = 10_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
-    """The tallies of all jobs, the numbers of open runs, and what is wrong with limits.
+    """The tallies of all jobs, the numbers of open runs, and faults in limits.
 
-    `odd` are runs that cannot be as their rows say; `epochs` those of run ids, which say whether
-    the database has gone back.
+    `odd` are runs with impossible rows; `epochs` are those of run ids, which show whether the
+    database lost commits.
     """
 
     jobs: list[JobTally]
@@ -68,7 +68,7 @@ class AuditReport:
 
     @property
     def is_sound(self) -> bool:
-        """Whether no tick was lost, doubled or late, no run early, and all holds those of runs."""
+        """Whether no tick was lost, doubled or late, no run was early, and all holds have runs."""
         is_early = any(found.is_early for found in self.odd)
         return not (self.limits or is_early) and all(job.is_sound for job in self.jobs)
 

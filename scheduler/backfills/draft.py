@@ -1,4 +1,4 @@
-"""What a backfill would be: its due times as asked for, before anything is stored."""
+"""A backfill as requested, with its due times, before anything is stored."""
 
 import re
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackfillRequest:
-    """A backfill that somebody asks for.
+    """A requested backfill.
 
     Attributes:
         from_date: the first run date, and `to_date` the last; None = the due times in `spans`.
@@ -41,8 +41,8 @@ class BackfillRequest:
         selection: which due times run; the others are left out.
         stop_on_failure: whether it pauses when a run has failed, its retries included.
         children: whether the successes of its runs start the job's children.
-        instead: whether the job's own schedule rests until it is over.
-        param: of its runs; None = as the job says.
+        instead: whether the job's own schedule rests until it has ended.
+        param: of its runs; None = the job's.
         key: a name; the same key of the same job makes no second backfill.
 
     """
@@ -72,11 +72,11 @@ class Draft:
 
     @cached_property
     def ticks(self) -> list[int]:
-        """Its due times, in the order in which it takes them."""
+        """Its due times, in the order in which they run."""
         return DueTimes(self.kept, self.spans, newest_first=self.request.newest_first).all()
 
     def states(self, session: Session) -> dict[int, DueTimeState]:
-        """Return what became of each due time so far."""
+        """Return the state of each due time so far."""
         return kept_schedule.states_kept(session, self.job.id, self.kept, self.ticks)
 
     def notices(self) -> list[Reason]:
@@ -113,7 +113,7 @@ class Draft:
 def draft(session: Session, job: Job, request: BackfillRequest, *, zone: str, now_ms: int) -> Draft:
     """Return the backfill that is asked for; `zone` is that of jobs that name none.
 
-    Due times that the job's schedule has still to decide belong to it, and to no backfill.
+    Due times that the job's schedule still has to decide belong to the schedule, not to a backfill.
 
     Raises:
         Problem: the range is empty, in the future or too long, the job has no due times that can be

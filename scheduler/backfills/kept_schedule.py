@@ -147,7 +147,7 @@ class KeptSchedule:
 
     @property
     def rule(self) -> RunDateRule:
-        """How far the run dates are from the days of the due times."""
+        """The rule that derives run dates from due times."""
         calendar = self.calendars.get(self.calendar)
         return RunDateRule(self.days, self.months, self.workdays, calendar)
 
@@ -222,7 +222,7 @@ def spans_from_json(text: str) -> list[Span]:
 
 
 def joined(spans: Iterable[Span]) -> list[Span]:
-    """Return the same time as spans that do not overlap, in order."""
+    """Merge spans that overlap; return them in order."""
     apart: list[Span] = []
     for span in sorted(spans):
         if apart and span.after_ms <= apart[-1].until_ms:
@@ -291,7 +291,7 @@ SELECTED: Mapping[Selection, Collection[DueTimeState]] = {
 
 
 def state_of(runs: Iterable[DueRun]) -> DueTimeState:
-    """Return what became of a due time with these runs, each shard's newest last."""
+    """Return the state of a due time with these runs, each shard's newest last."""
     shards: dict[int, DueTimeState] = {}
     for run in runs:
         if run.status != RunStatus.CANCELLED:
@@ -318,7 +318,7 @@ def _state(status: str) -> DueTimeState:
 def states(
     session: Session, job_id: int, ticks: Sequence[int], *, backfill_id: int | None = None
 ) -> dict[int, DueTimeState]:
-    """Return what became of a job's due times; with `backfill_id`, by the runs of that backfill."""
+    """Return the states of a job's due times; with `backfill_id`, by that backfill's runs only."""
     runs = backfills.runs_at(session, job_id, ticks)
     return {
         tick: state_of(run for run in runs.get(tick, ()) if backfill_id in (None, run.backfill_id))
@@ -329,7 +329,7 @@ def states(
 def states_kept(
     session: Session, job_id: int, kept: KeptSchedule, ticks: Sequence[int]
 ) -> dict[int, DueTimeState]:
-    """Return what became of due times of a schedule; of dates, by all runs about them."""
+    """Return the states of due times of a schedule; of dates, by all runs about them."""
     if not kept.is_of_dates:
         return states(session, job_id, ticks)
     days = {tick: kept.run_date(tick) for tick in ticks}
@@ -387,5 +387,5 @@ def add_backfill(
 
 
 def newest(ticks: Sequence[int], *, now_ms: int, within_ms: int, most: int) -> set[int]:
-    """Return the newest of these ascending due times, up to `most`, and not longer ago."""
+    """Return the newest of these ascending due times, up to `most`, within the age limit."""
     return {tick for tick in ticks[-most:] if now_ms - tick <= within_ms}

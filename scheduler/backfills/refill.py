@@ -1,6 +1,6 @@
 """The role that plans the runs of backfills, as many at once as each allows.
 
-One transaction locks a backfill's row, notes which of its open due times are over, plans the next
+One transaction locks a backfill's row, counts its open due times that have ended, plans the next
 ones and moves the cursor. So the limit holds with any number of schedulers, and after a crash the
 row says what is planned: the runs are rows of the same transaction.
 """
@@ -86,7 +86,7 @@ class Refill:
         return 0 if any(done.has_more for done in refilled) else WAIT_SECONDS
 
     def _refill_safely(self, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
-        """Refill a backfill; one at fault is paused, with the reason, and holds up no other."""
+        """Refill a backfill; a faulty one is paused with the reason, and delays no other."""
         try:
             refilled = self._context.write_runs(
                 lambda session: self._refill(session, active, now_ms),
@@ -103,8 +103,8 @@ class Refill:
         return refilled
 
     def _refill(self, session: Session, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
-        # So that no other backfill or re-run takes the same due times meanwhile; before the
-        # backfill's row, as those do who delete the job.
+        # So that no other backfill or re-run takes the same due times; locked before the backfill's
+        # row, as when a job is deleted.
         job_rows.lock_rows(session, [active.job_id])
         backfill = backfills.claim(session, active.id)
         if backfill is None:
@@ -169,7 +169,7 @@ class Refill:
 
 
 def end(backfill: Backfill, state: BackfillState, why: Reason | None = None) -> None:
-    """Give a locked backfill a state in which it plans nothing, and the reason."""
+    """Move a locked backfill to a state in which it plans nothing, with the reason."""
     reason = None if why is None else explanation(why)
     backfill.state = state
     backfill.state_reason = reason and reason.text[:512]
@@ -226,7 +226,7 @@ class _Work:
     def wanted(self, session: Session, ticks: Sequence[int]) -> set[int]:
         """Return which of the next due times are to run: those of its selection.
 
-        Version 0.1.0 decided for a backfill of dates when it was made which are left out.
+        Version 0.1.0 decided when a backfill of dates was created which ones to leave out.
         """
         backfill = self.backfill
         selected = SELECTED[Selection(backfill.selection)]
@@ -279,7 +279,7 @@ def resume_schedule(
 ) -> bool:
     """Start the schedule that rests for a backfill; return whether it did rest.
 
-    Somebody may have started the job since, or stopped it for good. A schedule that has no due
+    A user may have started the job since, or stopped it. A schedule that has no due
     time left stays stopped.
     """
     job = job_rows.lock_if_any(session, backfill.job_id) if backfill.instead else None

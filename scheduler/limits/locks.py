@@ -27,7 +27,7 @@ Key = str | int
 class LimitLocks:
     """Knows the ids of limits; used by one thread.
 
-    An id that it remembers may be that of a limit that was deleted meanwhile: then it asks again.
+    A cached id may belong to a limit that was deleted since; then it is looked up again.
     """
 
     def __init__(self) -> None:
@@ -119,10 +119,10 @@ def count_going(
     now_ms: int,
     named: Collection[str] | None = None,
 ) -> None:
-    """Have the runs of jobs that are at executors hold what a run takes by now.
+    """Record that jobs' runs at executors hold what a run takes now.
 
-    They may have been sent before their job took it, or before the limit had `at_once`. Only of the
-    limits that are `named`, which the caller has locked; None = of all that the jobs take.
+    They may have been sent before the job took a limit, or before the limit had `at_once`. `named`
+    are the limits to consider, locked by the caller; None = all that the jobs take.
     """
     needs = {
         job.id: [need for need in _needs(job) if named is None or need[0] in named] for job in jobs

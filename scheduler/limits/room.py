@@ -1,4 +1,6 @@
-"""How much room limits have, and what the runs of one claim take of it. Pure: no I/O, no clock.
+"""Computes how much room limits have, and how much the runs of one claim take.
+
+Pure: no I/O, no clock.
 
 It decides as an executor's `warren.executor.lanes.lanes` does, but about all executors. Runs
 that wait stay PLANNED, in the order of their due times.
@@ -20,7 +22,7 @@ Age = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """It starts later; `is_full` says whether as many runs are at work as may be."""
+    """It starts later; `is_full`: the maximum number of runs is running."""
 
     is_full: bool
 
@@ -42,9 +44,9 @@ class ClusterLane:
     """The runs of one job in the whole cluster, as a claim sees them.
 
     Attributes:
-        most: how many may be at work.
-        running: the ages of those that are at work.
-        stopping: how many others are at work, such as those that are being killed.
+        most: how many may run at once.
+        running: the ages of those that are running.
+        stopping: how many others are running, such as those being killed.
         ahead: how many due runs wait before those that are still to be decided.
         claimed: the ages of the runs in the claim that are still to be decided.
 
@@ -85,7 +87,7 @@ class ClusterLane:
         self.running.add(age_of(run))
 
     def covered(self) -> list[int]:
-        """Return the runs at work that newer ones in the claim take the place of."""
+        """Return the running runs that newer ones in the claim replace."""
         if self.block is not Block.COVER_EARLY:
             return []
         newest = self._newest(*self.claimed)
@@ -107,7 +109,7 @@ class FullLimit:
 
 @dataclass(frozen=True, slots=True)
 class NeverFits:
-    """A run that takes more than its limit ever has, or whose limit is gone."""
+    """A run that takes more than its limit can ever allow, or whose limit was deleted."""
 
     why: Words
 

@@ -1,4 +1,4 @@
-"""Limits as users describe them, and whether a job may take what it names."""
+"""Limits as users describe them, and checks of the limits that jobs name."""
 
 import difflib
 import re
@@ -34,7 +34,7 @@ class LimitUse(NamedTuple):
 
 
 def use_texts(said: Iterable[str | Mapping[str, int]]) -> Iterator[str]:
-    """Yield the texts of uses of which some are said as {NAME: WEIGHT}."""
+    """Yield the texts of uses, some of which are given as {NAME: WEIGHT}."""
     for use in said:
         if isinstance(use, str):
             yield use
@@ -43,7 +43,7 @@ def use_texts(said: Iterable[str | Mapping[str, int]]) -> Iterator[str]:
 
 
 def parse_use(text: str) -> LimitUse | None:
-    """Return what NAME or NAME:WEIGHT says; None if it is neither."""
+    """Parse NAME or NAME:WEIGHT; return None if it is neither."""
     match = _USE.fullmatch(text)
     if match is None or int(match[2] or 1) > MAX_WEIGHT:
         return None
@@ -52,12 +52,12 @@ def parse_use(text: str) -> LimitUse | None:
 
 @lru_cache(maxsize=4_096)
 def stored_uses(stored: str | None) -> tuple[LimitUse, ...]:
-    """Return what a job's row says; what is no use is left out."""
+    """Return the limits in a job's row, without invalid entries."""
     return uses_of((stored or "").split(","))
 
 
 def uses_of(texts: Iterable[str]) -> tuple[LimitUse, ...]:
-    """Return what a job's field says; what is no use is left out."""
+    """Return the limits in a job's field, without invalid entries."""
     return tuple(use for text in texts if (use := parse_use(text)) is not None)
 
 
@@ -68,7 +68,7 @@ MAX_PER = 86_400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitSpec:
-    """The desired state of a limit; None = it does not limit that.
+    """The desired state of a limit; None = not limited.
 
     Attributes:
         at_once: how much all runs may hold together.

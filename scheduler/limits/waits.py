@@ -17,7 +17,7 @@ from warren.sql.limits import holds
 #: How often limits are checked without a signal: runs also end on other schedulers, and people
 #: change limits.
 LOOK_SECONDS = 0.5
-#: After this long a job is claimed although its limit is full: it may no longer need it.
+#: After this long a job is claimed although its limit is full: it may have dropped the limit.
 RECHECK_SECONDS = 10.0
 #: The room of a limit that no longer limits anything.
 _ANY_NUMBER = 1_000_000
@@ -84,7 +84,7 @@ class LimitWaits:
             self._until.pop(job_id, None)
 
     def look(self) -> None:
-        """Find out how much room limits have, if that may have changed."""
+        """Read how much room limits have, if that may have changed."""
         has_changed = self._has_room.is_set()
         self._has_room.clear()
         now = self._clock()
@@ -107,7 +107,7 @@ class LimitWaits:
             self._underused.set()
         else:
             self._underused.clear()
-        # Runs of a limit that is gone are looked for, to be ended.
+        # Runs of a deleted limit are found, to be ended.
         rooms = {limit_id: state.room for limit_id, state in states.items()}
         self._room = {
             limit_id: _ANY_NUMBER if (room := rooms.get(limit_id)) is None else room

@@ -1,1 +1,1 @@
-"""Who takes part: executors as their heartbeats show them, and this scheduler's own health."""
+"""Cluster membership: executors as their heartbeats show them, and this scheduler's own health."""

@@ -1,4 +1,4 @@
-"""Which broker account speaks for which boot: the first one heard, as the registry has it.
+"""Which broker account may speak for which boot: the first one seen, stored in the registry.
 
 The broker vouches for the account that published a message. So a stolen app key alone, without the
 app's broker account, is not enough to speak for a live boot. The registrar stores the account with
@@ -60,7 +60,7 @@ class BootAccounts:
             self._accounts[boot] = _Account(user, self._clock())
 
     def knows(self, boot: Boot) -> bool:
-        """Return whether the account of a boot is known; else the registry has to be asked."""
+        """Return whether the account of a boot is known; if not, read the registry."""
         with self._lock:
             return self._living(boot) is not None
 

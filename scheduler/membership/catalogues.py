@@ -2,8 +2,8 @@
 
     heartbeat with a fingerprint ─> known here? ─> in the database? ─> Welcome asks ─> sent to all
 
-A catalogue is asked for only if no scheduler has heard it yet; it is kept in the database, so that
-schedulers that start later know it too.
+A catalogue is requested only if no scheduler has received it yet; it is stored in the database for
+schedulers that start later.
 """
 
 import threading
@@ -153,9 +153,9 @@ class Catalogues:
 
 
 class Abilities:
-    """Which of an app's executors lack what, and the version of their code, at one instant.
+    """What each of an app's executors lacks, and the version of its code, at one instant.
 
-    Made once for each change of the roster, so that a run costs one look-up in a table. For one
+    Built once for each change of the roster, so that a run costs one table look-up. For one
     thread. `fingerprints` are by address; `slots` is how many runs each can run at a time.
     """
 

@@ -31,7 +31,7 @@ BATCH = 500
 REJECTED_KEY = "rejected"
 #: Whether this scheduler sends e-mails, in its registration.
 MAILS_KEY = "mails"
-#: For how long, and for how many executors, wrong signatures are reported: anybody may send some.
+#: For how long, and for how many executors, wrong signatures are reported: anyone may send some.
 REJECTED_SECONDS = 30.0
 REJECTED_LIMIT = 20
 
@@ -39,7 +39,7 @@ log = structlog.get_logger()
 
 
 class Presence:
-    """The role that listens; newcomers are handed to the registrar, so that nobody waits for them.
+    """The role that listens; newcomers go to the registrar, so that no one waits for them.
 
     Args:
         on_canary: called with the number of each of this scheduler's own canaries that returns.
@@ -69,7 +69,7 @@ class Presence:
         self._first_id = 1
 
     def load(self) -> None:
-        """Start with the executors in the registry, as if each had just been heard."""
+        """Start with the executors in the registry, as if each had just sent a heartbeat."""
         rows = self._context.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
         self._registrar.learn_catalogues(row.catalogue or "" for row in rows)
         for row in rows:
@@ -93,7 +93,7 @@ class Presence:
         for answer, _ in messages:
             if isinstance(answer, CatalogueAnswer):
                 self._registrar.take_catalogue(answer)
-        # The round's own time may be that of a long wait's beginning.
+        # The round's own time may predate a long wait.
         self._hear(heard, goodbyes, self._context.now_ms())
         return 0
 
@@ -136,10 +136,10 @@ class Presence:
         self._rejected[f"{app}/{address}"] = self._context.monotonic()
 
     def _compare_ids(self, beats: Sequence[Heartbeat]) -> None:
-        """Begin an epoch of run ids if an executor knows of one that is yet to be given out.
+        """Begin an epoch of run ids if an executor knows an id that was not assigned yet.
 
-        That is before it is welcome, so before anything is sent to it. The same if it met an id of
-        this epoch twice; its heartbeats go on telling that.
+        This happens before it is welcomed, so before anything is sent to it. The same if it met an id
+        of this epoch twice; its heartbeats continue to report that.
         """
         database = self._context.database
         for beat in beats:
@@ -167,7 +167,7 @@ class Presence:
         known = [
             beat
             for (boot, _), beat in latest.items()
-            # A boot whose account is not known yet is heard once the registrar has let it in.
+            # A boot whose account is unknown counts once the registrar has admitted it.
             if self._accounts.knows(boot) and self._roster.hear(beat)
         ]
         for (_, user), beat in latest.items():

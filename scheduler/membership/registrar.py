@@ -5,11 +5,11 @@ one over the bound, gets no queue, no row and no answer; it is logged once a min
 
 A second boot on one address is refused if the first still answers `Beat` within two seconds; age
 does not matter. One scheduler decides, by a guarded UPDATE of the registry row. The row also keeps
-the broker's account that was first heard for the boot; whoever uses another one is not let in.
+the broker account that first spoke for the boot; any other is refused.
 
-An executor's key is good for one app only. Whoever holds it may send heartbeats of ever new boots,
-and must not keep the executors of other apps waiting. So a bounded number of heartbeats wait for an
-answer, and apps take turns.
+An executor's key is valid for one app only. Its holder may send heartbeats of ever new boots, but
+must not delay the executors of other apps. So a bounded number of heartbeats wait for an answer,
+and apps take turns.
 """
 
 import threading
@@ -47,7 +47,7 @@ log = structlog.get_logger()
 
 
 class ExecutorQueues:
-    """The queues of boots that were let in here. `note_missing` may be called by any thread.
+    """The queues of boots that were admitted here. `note_missing` may be called by any thread.
 
     Args:
         losses: returns a value that changes whenever exchanges and queues may be gone.
@@ -74,7 +74,7 @@ class ExecutorQueues:
         self._seen_losses: tuple[int, ...] = ()
 
     def note_missing(self, app: str, address: str) -> None:
-        """Declare an executor's queues again with its next heartbeat: one of them is not there."""
+        """Declare an executor's queues again at its next heartbeat, because one is missing."""
         with self._lock:
             self._missing.add((app, address))
 
@@ -98,11 +98,11 @@ class ExecutorQueues:
         self._declared = {boot for boot in self._declared if boot[:2] not in missing}
 
     def are_there(self, boot: Boot) -> bool:
-        """Return whether a boot's queues are there, as far as is known."""
+        """Return whether a boot's queues exist, as far as is known."""
         return boot in self._declared
 
     def declare(self, boot: Boot) -> bool:
-        """Declare a boot's queues unless they are there; False when that cannot be done."""
+        """Declare a boot's queues unless they exist; return False if that fails."""
         if boot in self._declared:
             return True
         app, address, boot_id = boot
@@ -113,7 +113,7 @@ class ExecutorQueues:
         try:
             self._admin.declare_queues(queues)
         except TopologyError as error:
-            # One queue with other arguments must not keep the others waiting.
+            # One queue with other arguments must not delay the others.
             log.warning("queue_not_declared", app=app, address=address, error=str(error))
             return False
         if len(self._declared) >= BOOT_LIMIT:
@@ -305,7 +305,7 @@ class Registrar:
                 else:
                     contested.append((greeting, holder))
         finally:
-            # The one that failed will ask again; the others must not wait for it.
+            # The one that failed asks again; the others must not wait for it.
             with self._lock:
                 self._waiting.put_back(greetings)
                 if self._waiting:

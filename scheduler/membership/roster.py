@@ -88,12 +88,12 @@ class Roster:
         self._uses: dict[tuple[str, str], tuple[_Use, ...]] = {}
         self._abilities: dict[str, tuple[object, Abilities]] = {}
         self._drained: frozenset[Boot] = frozenset()
-        #: Whether run ids have gone back, so that executors of 0.1.0 are given nothing: they tell
-        #: runs apart by their ids alone.
+        #: Whether run ids have gone back, so that executors of 0.1.0 get nothing: they distinguish
+        #: runs by their ids alone.
         self.needs_identities = False
 
     def set_health(self, healthy: bool) -> None:
-        """Set whether this scheduler is fit to judge; a gap restarts all deadlines."""
+        """Set whether this scheduler is healthy; a gap restarts all deadlines."""
         with self._lock:
             if not healthy:
                 self._healthy_since = None
@@ -109,7 +109,7 @@ class Roster:
 
     @property
     def healthy_seconds(self) -> float:
-        """For how long this scheduler has been fit to judge; 0 while it is not."""
+        """For how long this scheduler has been healthy; 0 while it is not."""
         with self._lock:
             fit_since = self._fit_since()
             return 0.0 if fit_since is None else self._clock() - fit_since
@@ -120,7 +120,7 @@ class Roster:
             self._note(self._seat(heartbeat.app, heartbeat.address, heartbeat.boot_id), heartbeat)
 
     def recall(self, app: str, address: str, boot_id: str, *, returns_seconds: float = 0.0) -> None:
-        """Make a boot that the registry names the holder of its address, as heard just now."""
+        """Make a boot named by the registry the holder of its address, as if just seen."""
         with self._lock:
             member = self._seat(app, address, boot_id)
             member.returns_seconds = min(returns_seconds, RETURN_LIMIT_SECONDS)
@@ -161,7 +161,7 @@ class Roster:
                 del self._members[app, address]
 
     def routable(self, app: str) -> dict[str, str]:
-        """Return the boot id by address of an app's executors that take triggers, by address."""
+        """Return the boot id by address of an app's executors that take triggers."""
         with self._lock:
             routable = {
                 member.address: member.boot_id
@@ -171,7 +171,7 @@ class Roster:
         return dict(sorted(routable.items()))
 
     def outdated(self) -> list[str]:
-        """Return the live executors that are given nothing until they are upgraded, as APP/NAME."""
+        """Return the live executors that get nothing until they are upgraded, as APP/NAME."""
         with self._lock:
             return sorted(
                 f"{member.app}/{member.address}"
@@ -207,8 +207,8 @@ class Roster:
     ) -> float:
         """Return for how long this healthy scheduler has known of no executor that takes triggers.
 
-        `addresses` limits it to these executors, and `need` to those that have it or may have it,
-        as it is not known yet of some. 0 while this scheduler is not healthy itself.
+        `addresses` limits it to these executors, and `need` to those that have it or may have it. 0
+        while this scheduler is not healthy itself.
         """
         wanted = set(addresses)
         with self._lock:
@@ -297,7 +297,7 @@ class Roster:
             self._use(member)
 
     def _use(self, member: Member) -> None:
-        """Record that a member takes triggers now; when it could last run other things is kept."""
+        """Record that a member takes triggers now; the times of its earlier catalogues are kept."""
         if member.heartbeat is None:
             return
         now, key = self._clock(), (member.app, member.address)
@@ -343,9 +343,9 @@ class Roster:
         return Standing.DEAD if silent_seconds > dead_after else Standing.UNCLEAR
 
     def _fit_since(self) -> float | None:
-        """Return since when this scheduler is fit to judge, None when it is not.
+        """Return since when this scheduler is healthy, None if it is not.
 
-        It confirms its health every half second. If it was frozen in between, it heard nothing.
+        It confirms its health every half second. If it was frozen in between, it received nothing.
         """
         if self._clock() - self._vouched_at > self._timeouts.lapse:
             return None

@@ -53,9 +53,9 @@ def cluster_zone(session: Session, setting: str) -> str:
 
 
 def schedulers_zone(session: Session) -> str | None:
-    """Return the zone of the scheduler that was heard last; None if none is registered.
+    """Return the zone of the scheduler seen last; None if none is registered.
 
-    It is read once per session, as one may change thousands of jobs.
+    It is read once per session, because one session may change thousands of jobs.
     """
     if ZONE_KEY not in session.info:
         with session.no_autoflush:  # its caller writes changed jobs together, later
@@ -65,7 +65,7 @@ def schedulers_zone(session: Session) -> str | None:
 
 
 def zone_in(load: str | None) -> str | None:
-    """Return the zone that a scheduler says in its registration's load; None if it says none."""
+    """Return the zone in a scheduler's registered load; None if there is none."""
     try:
         zone = json.loads(load or "{}").get(ZONE_KEY)
     except (ValueError, AttributeError):
@@ -81,8 +81,8 @@ def _read(session: Session) -> str | None:
 
 #: How often a scheduler renews its registration.
 BEAT_SECONDS = 0.5
-#: How often a canary is sent, how long ago the last one that came back may have been sent, and how
-#: many are waited for.
+#: How often a canary is sent, the greatest age of the last one that returned, and how many are
+#: awaited.
 CANARY_SECONDS = 1.0
 CANARY_AGE_SECONDS = 4.0
 CANARIES_KEPT = 10
@@ -134,7 +134,7 @@ class SelfHealth:
             self._proven_at = max(self._proven_at, sent_at)
 
     def run_round(self, now_ms: int) -> float:
-        """Give a sign of life; return the seconds until the next."""
+        """Renew the registration; return the seconds until the next time."""
         self._send_canary()
         self._roster.set_health(self.is_healthy())
         beat = self._beat(now_ms)

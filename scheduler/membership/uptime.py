@@ -36,10 +36,10 @@ log = structlog.get_logger()
 
 
 def due_times(downtimes: Iterable[Downtime]) -> list[DueSpan]:
-    """Return the spans of due times whose runs, planned by a schedule, nobody could send.
+    """Return the spans of due times whose scheduled runs could not be sent.
 
-    Downtimes with at most 5 s between them are one: what was not sent in between was not waiting
-    for its executor.
+    Downtimes with at most 5 s between them are merged: runs not sent in between were not waiting
+    for their executor.
     """
     spans: list[DueSpan] = []
     for downtime in sorted(downtimes, key=lambda each: (each.app_id, each.from_ms)):
@@ -103,8 +103,8 @@ class SendingUptime:
     def keep(self, now_ms: Callable[[], int]) -> None:
         """Record that this scheduler can send now, unless that was recorded within RECORD_MS.
 
-        `now_ms` is the database's clock. It is asked when the locks are held: an instant taken
-        before would hide how long there was no scheduler.
+        `now_ms` is the database's clock. It is read while the locks are held: an earlier reading
+        would hide how long there was no scheduler.
         """
         with self._keeping:
             began_at = self._clock()
@@ -117,7 +117,7 @@ class SendingUptime:
                 self._learn(began_at, known)
 
     def hear(self, pending: Pending, began_at: float, now_ms: int) -> None:
-        """Learn from pending work that was read at `began_at`, so that `keep` need not read."""
+        """Take over what pending work read at `began_at`, so that `keep` need not read."""
         age_ms = now_ms - pending.uptime_until
         if not 0 <= age_ms < LATE_MS:
             return

@@ -39,7 +39,7 @@ class _Histogram:
         self._sum_ms = 0
 
     def observe(self, value_ms: int) -> None:
-        """Add a value; a negative one, from clocks that differ, counts as 0."""
+        """Add a value; a negative one, from differing clocks, counts as 0."""
         value_ms = max(value_ms, 0)
         self._counts[bisect_left(self._bounds_ms, value_ms)] += 1
         self._sum_ms += value_ms
@@ -77,10 +77,7 @@ class RunCounts:
         self._skips: Counter[int] = Counter()
 
     def add(self, ended: Iterable[Ended]) -> None:
-        """Count runs that ended.
-
-        How long a LOST one took is not known, only when it was given up.
-        """
+        """Count runs that ended. The duration of a LOST one is unknown."""
         for app_id, job_id, status, due_at, started_at, finished_at in ended:
             counts = self._apps[app_id]
             counts.statuses[status] += 1

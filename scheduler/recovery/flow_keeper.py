@@ -1,7 +1,7 @@
-"""Stops flows that somebody asked to kill or whose time is over, and heals what was left behind.
+"""Stops flows that are to be killed or have timed out, and repairs flows that were left behind.
 
-Whoever stops a flow only marks its run. The nodes are ended here, each in a transaction of its own,
-so that the locks keep their order: runs of nodes, then the flow's run, then its nodes.
+A request to stop a flow only marks its run. The nodes are ended here, each in a transaction of its
+own, so that the locks keep their order: runs of nodes, then the flow's run, then its nodes.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class FlowKeeper:
         self._healed_at = float("-inf")
 
     def run_round(self, now_ms: int) -> float:
-        """Stop flows and heal; return the seconds until the next look."""
+        """Stop and repair flows; return the seconds until the next look."""
         flows = self._context.database.read(
             lambda session: flow_nodes.to_stop(session, now_ms=now_ms)
         )
@@ -55,7 +55,7 @@ class FlowKeeper:
         return POLL_SECONDS
 
     def _stop(self, flow: FlowToStop) -> None:
-        """Mark a flow whose time is over, stop its nodes, and end it if none runs any more."""
+        """Mark a flow that timed out, stop its nodes, and end it if none is still running."""
         if flow.is_late:
             self._context.database.write(lambda session: _mark_late(session, flow.id))
         now_ms = self._context.now_ms()
@@ -104,7 +104,7 @@ class FlowKeeper:
 
 
 def _mark_late(session: Session, run_id: int) -> None:
-    """Mark a flow as to be stopped, as of the instant at which its time was over."""
+    """Mark a flow as to be stopped, as of its timeout."""
     for run in transitions.lock(session, [run_id]):
         job = job_rows.for_runs(session, [run.job_id]).get(run.job_id)
         if job is not None and run.started_at is not None:
@@ -113,9 +113,9 @@ def _mark_late(session: Session, run_id: int) -> None:
 
 
 def _ends_of(session: Session, left: Sequence[NodeState]) -> dict[int, NodeEnd]:
-    """Return how nodes ended whose runs are all over; FAILED if they are gone.
+    """Return how nodes ended whose runs have all ended; FAILED if the runs are gone.
 
-    Without completion nobody has told those failures.
+    No alarm was raised for those failures.
     """
     of_nodes = {
         node_id: Tick(*tick) for node_id, tick in flow_nodes.ticks_of(session, left).items()

@@ -41,7 +41,7 @@ class ExecutorRemoval:
     """Removes what is left of executors. Another scheduler may do the same: nothing is done twice.
 
     A dead executor is still registered, and one that said goodbye is recorded as departed. So its
-    queue is found even by schedulers that did not hear it.
+    queue is found even by schedulers that never received a heartbeat from it.
     """
 
     def __init__(self, *, context: NodeContext, admin: Admin, roster: Roster) -> None:
@@ -97,7 +97,7 @@ class ExecutorRemoval:
 
 
 def _held(session: Session) -> dict[tuple[str, str], tuple[str, int]]:
-    """Return which boot holds each (app, address), and when it was last heard."""
+    """Return which boot holds each (app, address), and when it was last seen."""
     return {
         (row.app, row.address): (row.boot_id, row.beat_at)
         for row in presence.listing(session, presence.EXECUTOR)
@@ -107,7 +107,7 @@ def _held(session: Session) -> dict[tuple[str, str], tuple[str, int]]:
 BATCH = 500
 #: Wait between two checks, shorter while a dead boot is being settled.
 POLL_SECONDS = 1.0
-#: Triggers found unread that are remembered: the proof must survive a database that is away.
+#: Triggers found unread that are remembered: the proof must survive an unavailable database.
 PROOFS = 100_000
 
 log = structlog.get_logger()
@@ -171,9 +171,9 @@ class Reaper:
         return not self._is_heard_by_others(boot, now_ms)
 
     def _is_heard_by_others(self, boot: Boot, now_ms: int) -> bool:
-        """Whether the registry has lately heard from the boot that holds the address.
+        """Whether the registry shows a recent heartbeat of the boot that holds the address.
 
-        Another scheduler may have let an executor in, and sent it runs, before this one did.
+        Another scheduler may have admitted an executor, and sent it runs, before this one did.
         """
         app, address, boot_id = boot
         seen = self._context.database.read(
@@ -195,7 +195,7 @@ class Reaper:
             return 0
         rows = self._in_flight(app, address, boot_id)
         left = [row for row in rows if not self._is_fresh(row, now_ms)]
-        # A scheduler that was frozen just now has lost its right to judge.
+        # A scheduler that was just frozen may not judge others.
         if not left or not self._is_dead(boot, now_ms):
             return 0
         log.warning("executor_lost", app=app, address=address, boot_id=boot_id, runs=len(left))
@@ -210,14 +210,15 @@ class Reaper:
     def _patience_seconds(self, boot: Boot) -> float:
         """Return how long a boot's queue must stay empty before its runs are LOST.
 
-        A boot that has left has reported all its runs. To store the reports may take schedulers
-        longer than to hear the goodbye.
+        A boot that said goodbye has reported all its runs, but storing the reports may take
+        schedulers longer than receiving the goodbye.
         """
         has_left = self._roster.has_left(*boot)
         return max(self._silence_seconds if has_left else 0.0, self._settle_seconds)
 
     def _in_flight(self, app: str, address: str, boot_id: str) -> list[RoutedRun]:
-        # An executor chooses its address and boot id: only the app keeps it from another's runs.
+        # An executor chooses its address and boot id, so only the app separates it from others'
+        # runs.
         app_id = self._context.app_names.id_of(app)
         return self._context.database.read(
             lambda session: queries.of_boot(session, app_id, address, boot_id, limit=BATCH)
@@ -261,8 +262,8 @@ class Reaper:
     def _is_proof(self, trigger: Trigger, delivery: Delivery) -> bool:
         """Whether this trigger, found unread, is the only one of its run and was never handed out.
 
-        A message that was handed out may have been begun, so no trigger in it is proof. What this
-        reaper took and had to give back is marked as redelivered, and is still proof.
+        A message that was handed out may have been begun, so no trigger in it is proof. A message
+        that this reaper took and returned is marked as redelivered, but is still proof.
         """
         if trigger.resent:
             return False

@@ -164,7 +164,7 @@ class Reconciler:
                 ends.append(_never_started(row, now_ms))
             elif known in (KnownState.UNKNOWN, KnownState.NEVER_STARTED):
                 unknown.append(row)
-            # Else it waits, runs, or its result is on its way again.
+            # Otherwise it waits, runs, or its result was sent again.
         again: list[RoutedRun] = []
         is_empty = bool(unknown) and self._is_queue_empty(app, address)
         for row in unknown:
@@ -190,7 +190,7 @@ class Reconciler:
         log.warning("runs_settled", by_status=Counter(tally.won.values()))
 
     def _send_again(self, rows: Sequence[RoutedRun], decided_at: float) -> None:
-        """Send triggers again that their living executor does not know, its queue being empty."""
+        """Resend triggers that their living executor does not know although its queue is empty."""
         if not rows or not self._publisher.is_open:
             return
         rows = few_scripts(rows)  # the others will be asked about again
@@ -209,7 +209,7 @@ def _is_ours(row: RoutedRun, standing: Standing) -> bool:
 
 
 def _is_stale(row: RoutedRun, now_ms: int) -> bool:
-    """Whether any copy of the trigger is past its time, so that another one is no remedy."""
+    """Whether any copy of the trigger would be expired, so that sending another is useless."""
     return bool(now_ms - row.routed_at > TRIGGER_VALID_SECONDS * 1000)
 
 

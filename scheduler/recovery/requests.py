@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 
 class Killer:
-    """Sends `Kill` for runs in flight that somebody asked to kill."""
+    """Sends `Kill` for runs in flight that users asked to kill."""
 
     def __init__(self, context: NodeContext, commands: CommandSender) -> None:
         self._context = context

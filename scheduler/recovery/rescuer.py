@@ -1,4 +1,4 @@
-"""Sends runs again that were never confirmed: their scheduler died, or the broker was silent.
+"""Resends runs that were never confirmed: their scheduler died, or the broker was silent.
 
 The same trigger, with the same id, goes to the same address and boot, so an executor that has the
 first copy ignores this one. Runs of a boot that has ended are left to the reaper, or to the
@@ -101,10 +101,10 @@ BATCH = 500
 LOOK = 10_000
 #: Time between two looks while there is nothing to send again.
 IDLE_SECONDS = 0.5
-#: A younger unconfirmed run is still on its way from its owner to the broker.
+#: A younger unconfirmed run is still in transit from its owner to the broker.
 YOUNGEST_MS = 100
-#: Wait before a trigger of unknown fate is sent again, doubled each time, up to the longest: that
-#: is long enough for others to try, in case that only this scheduler hears no confirms.
+#: Wait before a trigger of unknown fate is sent again, doubled each time, up to the longest: long
+#: enough for other schedulers to try, in case only this one gets no confirms.
 AGAIN_SECONDS = 0.5
 LONGEST_SECONDS = 16.0
 

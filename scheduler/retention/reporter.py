@@ -104,7 +104,7 @@ class Reporter:
     def _count(self, now_ms: int) -> bool:
         """Count today and past days; return False while a day has never been counted."""
         if now_ms < self._counted_until_ms:
-            # The clock was ahead: what counted as over may still get runs.
+            # The clock was ahead: slices counted as final may still get runs.
             self._tallies.clear()
         self._counted_until_ms = now_ms
         now = at(now_ms)

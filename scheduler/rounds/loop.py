@@ -90,7 +90,7 @@ class Loop:
         self._on_stop()
 
     def join(self, timeout_seconds: float) -> bool:
-        """Wait for the round under way; True when the thread has ended, or never began."""
+        """Wait for the current round; True when the thread has ended, or never started."""
         if self._thread.ident is not None:
             self._thread.join(timeout_seconds)
         return not self._thread.is_alive()

@@ -3,8 +3,8 @@
     one statement ─> look ──> a role whose work appeared is woken
                          └──> a role without work sleeps on
 
-A look is only a hint. A role that was woken after the look checks for itself. So does every role
-after a rest, and all of them, within a nap, when looks stop.
+A look is only a hint: a woken role checks for itself. So does every role after a rest, and all of
+them soon after looks stop.
 """
 
 import time
@@ -92,10 +92,10 @@ class PendingWork:
         rest: Callable[[], float] = lambda: NAP_SECONDS,
         rest_seconds: float = REST_SECONDS,
     ) -> "RestingRole":
-        """Return a role that skips its rounds while there is no work for it.
+        """Return a role that skips its rounds while it has no work.
 
-        `longest_seconds` is its longest wait while there is. `awake` asks it for a round; `rest`
-        is what it does instead of one.
+        `longest_seconds` is its longest wait while it has some. `awake` asks it for a round; `rest`
+        is called instead of one.
         """
         role = RestingRole(
             self,
@@ -200,7 +200,7 @@ def settlers(work: Pending, _now_ms: int) -> bool:
 
 
 def killer(work: Pending, _now_ms: int) -> bool:
-    """Whether somebody asked to kill a run."""
+    """Whether a kill is requested."""
     return work.has_kills
 
 
@@ -215,7 +215,7 @@ def flow_keeper(work: Pending, _now_ms: int) -> bool:
 
 
 def drainer(work: Pending, _now_ms: int) -> bool:
-    """Whether somebody asked to drain an executor."""
+    """Whether a drain is requested."""
     return work.has_drains
 
 

@@ -1,7 +1,7 @@
 """Recent answers of executors, and what they mean for a job. Pure, without locks.
 
-An answer is valid for a second. One that turns runs away counts only for runs that were due when
-the executor was asked; one that accepts a job, until a run of that job is sent there.
+An answer is valid for a second. A refusal counts only for runs that were due when the executor was
+asked; an acceptance of a job, until a run of that job is sent there.
 """
 
 import math
@@ -124,7 +124,7 @@ class ProbeAnswers:
         return {job_id: run_ids for job_id, run_ids in coming.items() if run_ids}
 
     def expect_nothing(self, app: str, address: str) -> None:
-        """Record that nothing is in transit to an address: what was sent there came back."""
+        """Record that nothing is in transit to an address: everything sent there was returned."""
         for boot, known in self._known.items():
             if boot[:2] == (app, address):
                 known.underway.clear()
@@ -140,7 +140,7 @@ class ProbeAnswers:
             known.jobs.update(dict.fromkeys(news, known.heard))
 
     def is_news(self, boot: Boot, job_id: int, asked: AskedAt) -> bool:
-        """Whether, since this question, a boot got no run of a job and answered no later one."""
+        """Whether a boot got no run of a job since this question, and answered no later one."""
         known = self._of(boot, asked.at)
         sent_at = max(known.underway.get(job_id, {}).values(), default=-math.inf)
         answered = known.jobs.get(job_id)
@@ -162,7 +162,7 @@ class ProbeAnswers:
                     known.underway.setdefault(job_id, {})[run_id] = now
 
     def learn(self, sent: Iterable[Sent], now: float) -> None:
-        """Record runs on their way that any scheduler has sent; what is known stays as it is."""
+        """Record runs in transit that any scheduler sent; known ones stay as they are."""
         for boot, job_id, run_id in sent:
             known = self._of(boot, now)
             if run_id not in known.underway.get(job_id, {}):
@@ -195,7 +195,7 @@ class ProbeAnswers:
         due_at: int,
         among: Candidates | None = None,
     ) -> ProbeAnswer | None:
-        """Return what a boot's answer, or silence, means for a run; None = it must be asked."""
+        """Interpret a boot's answer, or silence, for a run; None = it must be asked."""
         known = self._of(boot, now)
         answered = known.heard if probe is Probe.BEAT else known.jobs.get(job_id)
         if answered is None or now - answered.at > ANSWER_SECONDS:
@@ -241,7 +241,7 @@ class ProbeAnswers:
 def _idle(
     known: _BootAnswers, answered: _Answered, answer: IdleBeatAnswer, job_id: int, more: int
 ) -> ProbeAnswer:
-    """Return what an answer to an idle beat, and `more` runs sent there, mean for a job."""
+    """Interpret an answer to an idle beat for a job, given `more` runs sent there."""
     if job_id in answer.busy_jobs:
         return _busy(answer, answered.why(answer.busy_jobs[job_id]))
     since = len(known.sent) - bisect_left(known.sent, answered.asked.at - SLOT_SECONDS)

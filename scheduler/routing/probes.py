@@ -123,7 +123,7 @@ class Probes:
             self._answers.count(sent, self._clock())
 
     def learn_sent(self, sent: Iterable[Sent]) -> None:
-        """Record runs on their way to executors, whichever scheduler has sent them."""
+        """Record runs in transit to executors, whichever scheduler sent them."""
         with self._lock:
             self._answers.learn(sent, self._clock())
 
@@ -201,7 +201,7 @@ class Probes:
             self._on_let_go()
 
     def _give_up(self, now: float) -> bool:
-        """Record the silence of those whose answer is overdue; return False if there are none."""
+        """Record executors whose answer is overdue as silent; return False if there are none."""
         overdue = [
             question
             for asked in self._open.values()
