@@ -111,7 +111,7 @@ class Overdue(_News, frozen=True, kw_only=True):
 
 
 class Missed(_News, frozen=True, kw_only=True):
-    """Due times of a job from `first_at` on are skipped, because nobody could send them in time.
+    """Due times of a job from `first_at` on are skipped, because they could not be sent in time.
 
     Instants are epoch milliseconds; `why` says what happened, `timezone` is the job's. More of the
     same outage may be recorded later.
@@ -191,7 +191,7 @@ class CalendarEnding(_News, frozen=True, kw_only=True, tag="calendar"):
 
 
 class NewEpoch(_News, frozen=True, kw_only=True, tag="epoch"):
-    """The counter of run ids had gone back to `found_id`, and goes on at `next_id` since `at`."""
+    """The counter of run ids had gone back to `found_id`, and continues at `next_id` since `at`."""
 
     at: int
     cause: str

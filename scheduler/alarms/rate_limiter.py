@@ -158,7 +158,7 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
 def _tidy(session: Session, now_ms: int) -> int:
     """Give up alarms unsent for a day, and delete old finished ones; return how many."""
     stale = rate_limit.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
-    # Whoever claims one meanwhile decides about it.
+    # If another scheduler claims one meanwhile, it decides.
     given_up = [alarm for alarm in stale if _give_up(session, alarm)]
     if given_up:
         about_runs = [alarm for alarm in given_up if alarm.channel != RUN_END]

@@ -42,7 +42,7 @@ def webhook_of(url: str | None, when: str | None) -> RunWebhook:
 def columns_of(alarm: AlarmTargets, webhook: RunWebhook) -> dict[str, str]:
     """Return the values of an app's row for its targets and webhook, by attribute.
 
-    Without a secret, the one that is stored stays, unless the webhook takes none.
+    Without a secret, the stored one is kept, unless the webhook takes none.
     """
     is_set = alarm.secret or not takes_secret(alarm)
     secret = {"alarm_secret": alarm.secret} if is_set else {}

@@ -107,7 +107,7 @@ class AbsenceWatch:
                 back = Return(app=app.name, since=last.created_at)
                 self._add(session, app, rate_limit.RETURN, back, now_ms)
             elif not is_within(heard.get(app.name, 0), now_ms, absence_ms):
-                # An executor that another scheduler has heard recently is not absent.
+                # An executor that another scheduler has seen recently is not absent.
                 seconds = round(self._roster.absent_seconds(app.name))
                 jobs = alarms.count_enabled(session, app.id)
                 news = Absence(app=app.name, seconds=seconds, jobs=jobs)
@@ -196,7 +196,7 @@ class HealthIssueWatch:
 
 
 CALENDAR_ROUND_SECONDS = 600.0
-#: How many days before the end an alarm is raised; the first is also when pages say so.
+#: How many days before the end an alarm is raised; pages show it from the first on.
 STAGES = (30, 7, 1)
 #: Jobs that an alarm names.
 NAMED = 5
@@ -274,11 +274,11 @@ log = structlog.get_logger()
 
 
 class EpochWatch:
-    """The role that tells of new epochs; all schedulers raise the same alarms, which count once.
+    """The role that raises alarms about new epochs; those of all schedulers count once.
 
     Args:
         database: where epochs and alarms are stored.
-        roster: is told whether executors of 0.1.0 may be given runs.
+        roster: learns whether executors of 0.1.0 may get runs.
         defaults: targets for apps without their own.
         clock: a monotonic clock in seconds.
 

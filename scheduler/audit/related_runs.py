@@ -194,7 +194,7 @@ def _judge(
 
 
 def _heads_of_mended(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:
-    """Return first runs of re-run ticks, one of which must have started children."""
+    """Return first runs, one of which must have started children; empty if no re-run had to."""
     runs.sort(key=lambda run: (run.shard_index, run.origin_id, run.attempt))
     newest = {run.shard_index: run for run in runs}.values()
     end = tick_end(tick_of(runs[-1]), runs)

@@ -1,4 +1,4 @@
-"""A calendar as users describe it, the days that this comes to, and stored ones described."""
+"""A calendar as users describe it, the days that this gives, and descriptions of stored ones."""
 
 import difflib
 import re
@@ -63,7 +63,7 @@ def read_country(source: str, today: date, until: date | None = None) -> Calenda
 
 
 def _last_year(known_days: Any, today: date) -> int:
-    """Return the last year whose days are known for good; one before this year = they are over."""
+    """Return the last year whose days are final; a past year means that all days have passed."""
     last = min(today.year + YEARS_AHEAD, int(known_days.end_year))
     named = getattr(known_days, "special_public_holidays", None)
     if getattr(known_days, "has_substituted_holidays", False) and named:
@@ -168,8 +168,8 @@ def stored_specs(
 ) -> tuple[list[CalendarSpec], list[str]]:
     """Return what the newest versions of calendars say; a job file with it changes nothing.
 
-    Where a country's holidays are all that one has, it names them; else it has all its days. One
-    that ends before today is no valid description any more: a line for each says so.
+    If a calendar has only a country's holidays, its spec names the country; otherwise it lists all
+    days. One that ends before today is no longer a valid description: a line for each says so.
     """
     newest = {row.name: row for row in calendars.versions(session, names)} if names else {}
     days = calendars.days(session, [row.id for row in newest.values()])

@@ -142,7 +142,7 @@ def read_ical(text: str, source: str, today: date, *, max_rounds: int = MAX_ROUN
     year that is computed.
 
     Raises:
-        Problem: it is no iCalendar file, no event of it counts, or the library is not installed.
+        Problem: it is not an iCalendar file, none of its events counts, or the library is missing.
 
     """
     try:
@@ -256,7 +256,7 @@ class _Interval(int):
 
 
 def _costly_events(cost: _Cost) -> Any:
-    """Return a way to collect events whose rules spend of `cost` what they need."""
+    """Return a component that collects events and charges their rules to `cost`."""
     from recurring_ical_events import Series  # noqa: PLC0415 - only `warren[server]` has it
     from recurring_ical_events.selection.name import ComponentsWithName  # noqa: PLC0415 - same
 

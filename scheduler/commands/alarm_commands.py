@@ -73,7 +73,7 @@ class AlarmCommands:
         Returns the ids of the tests; `wait_for_tests` returns their results.
 
         Raises:
-            Refused: there is no such job, nobody to alarm, an invalid target, or nobody to send it.
+            Refused: there is no such job, no valid target, or no process that can send it.
 
         """
 
@@ -98,7 +98,7 @@ class AlarmCommands:
         """Send a test to these targets, as alarms of an app would be sent; returns the ids.
 
         Raises:
-            Refused: there is no such app, an invalid target, or nobody to send it.
+            Refused: there is no such app, a target is invalid, or no process can send it.
 
         """
 
@@ -116,7 +116,7 @@ class AlarmCommands:
         """Send a test to targets that belong to no app; returns the ids. For administrators.
 
         Raises:
-            Refused: an invalid target, or nobody to send it.
+            Refused: a target is invalid, or no process can send it.
 
         """
         _check(targets, NO_WEBHOOK)
@@ -279,8 +279,8 @@ class IncidentCommands:
     def acknowledge(self, incident_id: int, *, note: str = "", until_ms: int | None = None) -> None:
         """Record that the actor acknowledges an open incident; it stays silent until an instant.
 
-        `until_ms` None = until it closes. Acknowledging it again replaces note and end. That the
-        database has gone back is over once it is acknowledged.
+        `until_ms` None = until it closes. Acknowledging it again replaces note and end. An incident
+        about a database that lost commits closes when it is acknowledged.
 
         Raises:
             Problem: there is no such incident, it is closed, or note or end are invalid.

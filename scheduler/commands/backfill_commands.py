@@ -51,7 +51,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreviewedTick:
-    """A due time in a preview of a backfill: what became of it so far, and whether it would run."""
+    """A due time in a preview of a backfill: its state so far, and whether it would run."""
 
     scheduled_at: int
     run_date: str
@@ -173,10 +173,10 @@ class BackfillCommands:
                 raise Refused(problems)
 
     def pause(self, backfill_id: int) -> None:
-        """Let a backfill plan no more runs until it is resumed; open ones run on.
+        """Pause a backfill: it plans no more runs until it is resumed; open ones continue.
 
         Raises:
-            Problem: there is no such backfill, or it is over.
+            Problem: there is no such backfill, or it has ended.
 
         """
 
@@ -194,7 +194,7 @@ class BackfillCommands:
         self._context.write(Right.OPERATE, unit)
 
     def resume(self, backfill_id: int) -> None:
-        """Let a paused backfill plan runs again, also one that a failure has stopped.
+        """Resume a paused backfill, even one that paused because of a failure.
 
         Raises:
             Problem: there is no such backfill, or it is not paused.
@@ -214,9 +214,9 @@ class BackfillCommands:
         self._context.write(Right.OPERATE, unit)
 
     def cancel(self, backfill_id: int, *, kill: bool = False) -> int:
-        """Let a backfill plan no more runs; with `kill`, end its open ones; return how many.
+        """Cancel a backfill; with `kill`, end its open runs; return how many.
 
-        A backfill that is cancelled already may still have runs to kill.
+        It plans no more runs. A cancelled backfill may still have runs to kill.
 
         Raises:
             Problem: there is no such backfill, or all its runs are done.

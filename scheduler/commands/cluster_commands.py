@@ -17,7 +17,7 @@ from warren.sql.models import App
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
 
-#: The end of a pause that does not end by itself; times that people enter are never before 0.
+#: The end of a pause that does not end by itself; times that people enter are never negative.
 NEVER = -1
 #: The most characters of a pause's reason.
 MAX_REASON_LENGTH = 200

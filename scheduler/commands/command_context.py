@@ -62,7 +62,7 @@ class CommandContext:
         return self.database.write(unit)
 
     def calendars(self, session: Session, names: Iterable[str]) -> Calendars:
-        """Return the calendars of these names that there are; those about to be stored win."""
+        """Return the existing calendars with these names; those about to be stored come first."""
         wanted = set(names)
         declared = {name: each for name, each in self.declared_calendars.items() if name in wanted}
         return {**load_calendars(session, wanted - declared.keys()), **declared}

@@ -22,8 +22,8 @@ class Commands:
     """The commands of one actor, grouped by what they act on.
 
     Each command checks a right, takes ids, refuses with `Problem` or `Refused`, and writes an audit
-    log entry in its own transaction. A request needs one group of sixteen: each is made once it is
-    read.
+    log entry in its own transaction. A request needs one group of sixteen, so each is created on
+    first use.
     """
 
     alarms = cached_property(lambda self: AlarmCommands(self.context))

@@ -330,7 +330,7 @@ class JobChanges:
         return self._schedules.to_come(session, replanned, now_ms)
 
     def _count_going(self, session: Session, edits: Sequence[Edit], now_ms: int) -> None:
-        """Have runs that are going hold what their edited jobs take now."""
+        """Record that runs in flight hold the limits that their edited jobs take now."""
         taking = [
             edit.job
             for edit in edits
@@ -342,7 +342,7 @@ class JobChanges:
             count_going(session, taking, now_ms=now_ms)
 
     def _make_anew(self, session: Session, jobs_: Sequence[Job], zones: Mapping[int, str]) -> None:
-        """Give planned runs of the schedule the dates and params that their jobs make now.
+        """Update the dates and params of the schedule's planned runs.
 
         They were planned in these zones, by job.
         """
@@ -452,7 +452,7 @@ def _counted(
 
 
 def _anchor_of(edit: Edit) -> int:
-    """Return a tick of a fixed rate that goes on in its rhythm; 0 if the schedule starts anew."""
+    """Return a tick of a fixed rate that keeps its rhythm; 0 if the schedule starts again."""
     is_rate = edit.spec.schedule_kind == FixedRate.kind and edit.job.is_enabled == 1
     return edit.job.next_tick_at if is_rate and not starts_anew(edit.job, edit.spec) else 0
 
@@ -464,7 +464,7 @@ def _is_watched_anew(edit: Edit) -> bool:
 
 
 def _makes_anew(edit: Edit) -> bool:
-    """Whether an edit may change what the runs of a job are made of, apart from its columns."""
+    """Whether an edit may change the dates or params of the job's runs."""
     dates = any(field.kind.group == "run_date" for field in edit.fields)
     return dates or bool(edit.job.param_template or edit.spec.param_template)
 

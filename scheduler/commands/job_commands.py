@@ -214,7 +214,7 @@ class JobCommands:
             old = []
             for row in found:
                 facts = ScheduleFacts.of(row, row.timezone or usual)
-                # Only a rate goes on from its next tick; crons are alike, and computed once.
+                # Only a rate continues from its next tick; crons are alike, and computed once.
                 is_going = row.is_enabled and row.schedule_kind not in RULED_KINDS
                 try:
                     changed = changes(facts, next_ms=row.next_tick_at if is_going else 0)

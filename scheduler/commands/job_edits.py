@@ -1,6 +1,6 @@
-"""What a spec changes about a stored job: decided from its row, which stays as it is.
+"""Computes what a spec changes about a stored job, from its row, without changing the row.
 
-`Applied` is what callers learn of it.
+`Applied` is the result for callers.
 """
 
 from collections.abc import Container, Sequence
@@ -39,7 +39,7 @@ class Edit:
         clears_stop: whether the reason for which the job has stopped by itself may be gone.
         starts: whether the schedule of a stopped job is to be started.
         cancelled: how many planned runs it cancels, as the new schedule does not have them.
-        skipped: how many due times it skips, as they are over and no scheduler had planned them.
+        skipped: how many due times it skips, because they passed and no scheduler had planned them.
 
     """
 
@@ -101,7 +101,7 @@ def edit_of(job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
 
 
 def is_to_start(job: Job, spec: JobSpec, *, clears_stop: bool = False) -> bool:
-    """Whether a spec starts a job, of which an edit may still clear the reason for its stop.
+    """Whether a spec starts a job; with `clears_stop`, an edit removes the reason for its stop.
 
     A schedule that ended stays ended until it is changed, so applying twice is harmless.
     """
@@ -137,7 +137,7 @@ def _changed(job: Job, spec: JobSpec) -> list[Field]:
 def _clears_stop(job: Job, changing: Sequence[Field], *, reschedules: bool) -> bool:
     """Whether one of these fields may have made a job stop by itself.
 
-    A policy may, if it is not known; but a schedule that has ended has ended with any.
+    An unknown policy may have; but a schedule that has ended has ended with any policy.
     """
     may_be_policy = _any_of(_MISFIRE, changing) and not is_over(job)
     return may_be_policy or reschedules

@@ -203,7 +203,7 @@ class RunCommands:
         return cluster_zone(session, self._context.timezone)
 
     def move(self, run_id: int, when: When) -> int:
-        """Give a planned run that somebody triggered another due time; return it.
+        """Move a planned, triggered run to another due time; return it.
 
         Raises:
             Problem: there is no such run, it is not planned any more, it was not triggered, or the
@@ -244,7 +244,7 @@ class RunCommands:
             ) from None
 
     def cancel(self, run_id: int) -> None:
-        """Cancel a planned run that somebody triggered; one that was cancelled stays so.
+        """Cancel a planned, triggered run; cancelling it again changes nothing.
 
         Raises:
             Problem: there is no such run, it is not planned any more, or it was not triggered.
@@ -262,7 +262,7 @@ class RunCommands:
         self._context.write(Right.OPERATE, unit)
 
     def _triggered(self, session: Session, run_id: int) -> LockedRun:
-        """Lock and return a run that somebody triggered, but no retry of it."""
+        """Lock and return a triggered run; retries are refused."""
         run = self._locked(session, run_id)
         if run.origin_id != run.id or run.attempt:
             raise Problem(Code.RUN_NOT_TRIGGERED, id=run_id)
@@ -306,9 +306,9 @@ class RunCommands:
 
         Raises:
             Problem: there is no such run, it or a later one for its due time is open, its job or
-                its version of the script is gone, it is not said whether children that have
-                already run for its due time run again, or the key was used for a different request;
-                or a part of a flow is to be repeated that there is not.
+                its version of the script is gone, it is not said whether children that have already
+                run for its due time run again, or the key was used for a different request; or the
+                part of a flow to repeat does not exist.
 
         """
         self._context.actor.demand(Right.OPERATE)

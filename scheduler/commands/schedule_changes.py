@@ -95,7 +95,7 @@ class ScheduleChanges:
     ) -> tuple[int, int]:
         """Return the watermark and first tick that a spec's schedule starts with.
 
-        With `anchor_ms`, it goes on in the rhythm of that tick.
+        With `anchor_ms`, it keeps the rhythm of that tick.
 
         Raises:
             Problem: there is no schedule, or one that never fires again.
@@ -234,7 +234,7 @@ class ScheduleChanges:
         return dict.fromkeys((job.id for job in (*enabled, *ended)), 0) | dict(cancelled)
 
     def clear_stop(self, job: Job) -> None:
-        """Let a locked job that had stopped by itself be started.
+        """Clear the reason why a locked job stopped by itself, so that it can be started.
 
         Until then its runs are still retried, unless a person has stopped it since.
         """
@@ -289,7 +289,7 @@ class ScheduleChanges:
     def start_new(self, session: Session, job: Job, now_ms: int, anchor_ms: int = 0) -> None:
         """Start a locked job's new schedule, if the job is enabled.
 
-        With `anchor_ms`, it goes on in the rhythm of that tick.
+        With `anchor_ms`, it keeps the rhythm of that tick.
         """
         if job.is_enabled == 1:
             self._begin(session, job, now_ms, anchor_ms)
@@ -403,10 +403,11 @@ def _by_app(jobs: Iterable[Job], numbers: Mapping[int, int]) -> Counter[int]:
 
 
 def starts_anew(job: Job, spec: JobSpec) -> bool:
-    """Whether a spec's schedule counts from its start, and not on from the stored one's ticks.
+    """Whether a spec's schedule counts from its start instead of from the stored one's ticks.
 
-    A fixed rate goes on with the same period and beginning, whatever else narrows or moves its
-    ticks, or in the rhythm of its beginning; the open tick of a fixed delay stays with any delay.
+    A fixed rate continues if its period and beginning are the same, whatever else narrows or moves
+    its ticks, or in the rhythm of its beginning; the open tick of a fixed delay stays with any
+    delay.
     """
     if spec.schedule_kind == FixedDelay.kind:
         return job.schedule_kind != FixedDelay.kind
@@ -422,7 +423,7 @@ def starts_anew(job: Job, spec: JobSpec) -> bool:
 def first_tick(schedule: Ticks, after_ms: int, *, job: str, anchor_ms: int = 0) -> tuple[int, int]:
     """Return the watermark and the first tick of a schedule that starts after an instant.
 
-    With `anchor_ms`, it goes on in the rhythm of that tick.
+    With `anchor_ms`, it keeps the rhythm of that tick.
 
     Raises:
         Problem: there is no schedule, or one that never fires again.

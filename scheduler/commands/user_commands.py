@@ -20,7 +20,7 @@ ADMIN_NAME = "admin"
 INITIAL_PASSWORD_BYTES = 12
 
 NAME_PATTERN = r"[A-Za-z0-9_.-]{4,50}"
-#: Names of programs, with which nobody signs in, may be as short as `ci`.
+#: Names of programs, which never sign in, may be as short as `ci`.
 PROGRAM_NAME_PATTERN = r"[A-Za-z0-9_.-]{2,50}"
 
 
@@ -28,7 +28,7 @@ class UserCommands:
     """Adds, changes and deletes users, and writes audit log entries.
 
     A change of password or rights, and disabling, end all sessions of a user. Disabling, and a
-    password set by somebody else, also revoke all tokens of the user.
+    password set by another user, also revoke all tokens of the user.
     """
 
     def __init__(self, context: CommandContext) -> None:
@@ -92,7 +92,7 @@ class UserCommands:
         must_change: bool = False,
         generation: int | None = None,
     ) -> int:
-        """Set a user's password; users may set their own, administrators everybody's.
+        """Set a user's password; users may set their own, administrators everyone's.
 
         Args:
             user_id: the user.

@@ -84,7 +84,7 @@ class Expectations:
         """Parse a text such as `start_within: 5m, finish_by: 07:00`.
 
         Raises:
-            ValueError: with the first part that is no rule.
+            ValueError: with the first part that is not a rule.
 
         """
         values: dict[str, str] = {}

@@ -37,7 +37,7 @@ class Fault(ValueError):
 
 
 def days(value: Value, number: Value) -> date:
-    """Return the date so many days later; `-1` is the day before."""
+    """Return the date that many days later; `-1` is the day before."""
     day, count = _day(value, "days"), _number(number, "days", MAX_DAYS)
     try:
         return day + timedelta(days=count)
@@ -46,7 +46,7 @@ def days(value: Value, number: Value) -> date:
 
 
 def months(value: Value, number: Value) -> date:
-    """Return the same day so many months later, or the last of a month that has no such day."""
+    """Return the same day that many months later, or the last of a month that has no such day."""
     day, count = _day(value, "months"), _number(number, "months", MAX_MONTHS)
     try:
         return months_later(day, count)

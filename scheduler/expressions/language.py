@@ -3,9 +3,9 @@
     --day {{ run_date }} --month {{ months(run_date, -1) | format('%Y%m') }}
 
 Allowed are names, parts of them (`result.rows`, `files[0]`), the FUNCTIONS, comparison, `and`,
-`or`, `not`, and adding and subtracting numbers and days. What is refused when it is read can never
-run: loops, assignments, multiplication, attributes of Python's objects. So a template takes no
-longer than its text is long.
+`or`, `not`, and adding and subtracting numbers and days. Loops, assignments, multiplication and
+attributes of Python's objects are refused when a template is read. So its cost is bounded by the
+length of its text.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -144,10 +144,10 @@ def read_expression(source: str) -> Callable[[Mapping[str, Value]], Value]:
 
 
 def _evaluated(expression: nodes.Node, values: Mapping[str, Value]) -> Value:
-    """Return what an expression comes to.
+    """Return the value of an expression.
 
     Raises:
-        Fault: it has no value, whatever went wrong: that harms no run but its own.
+        Fault: it has no value, for whatever reason; only its own run fails.
 
     """
     try:

@@ -196,14 +196,14 @@ def _short_after(after: Mapping[str, Condition]) -> Any:
 
 
 def certainly_over(graph: Graph) -> Mapping[str, tuple[str, ...]]:
-    """Return for each node those that are over when it begins, in the order of the flow.
+    """Return for each node those that have ended when it begins, in the order of the flow.
 
     Sets of nodes are the bits of numbers, so that a flow with MAX_NODES takes milliseconds.
     """
     order = graph.order
     bit = {name: 1 << number for number, name in enumerate(order)}
     everything = (1 << len(order)) - 1
-    #: What is over when a node begins, and when it is bypassed; `everything` = it never is.
+    #: Which nodes have ended when a node begins, and when it is bypassed; `everything` = never.
     begun: dict[str, int] = {}
     bypassed: dict[str, int] = {}
     for name in order:
@@ -272,7 +272,7 @@ def stored_graph(source: str) -> Graph:
     """Return the graph that a job or a version of type FLOW holds.
 
     Raises:
-        Refused: somebody has changed it in the database.
+        Refused: it was changed in the database.
 
     """
     try:
@@ -429,7 +429,7 @@ class _Reader:
 
 
 def _seconds(said: Any) -> Any:
-    """Return a duration in whole seconds; what is none stays as it is, and is refused."""
+    """Return a duration in whole seconds; anything else is returned unchanged, to be refused."""
     seconds = seconds_of(said) if isinstance(said, str) else None
     return said if seconds is None or seconds % 1 else int(seconds)
 

@@ -1,6 +1,7 @@
-"""The judge of flows: what follows from the outcomes of their nodes. A pure function.
+"""The judge of flows: derives what happens next from the outcomes of nodes.
 
-An edge becomes true or false once, when the node that it leaves is over, so the order in which
+A pure function. An edge becomes true or false once, when the node that it leaves has ended, so the
+order in which
 nodes end does not matter. Engine, previews and audit all call this.
 """
 
@@ -12,7 +13,7 @@ from warren.scheduler.flows.graph import Condition, Graph, Join, Node
 
 
 class Outcome(StrEnum):
-    """What became of a node that is over."""
+    """How a node ended."""
 
     SUCCEEDED = "SUCCEEDED"
     FAILED = "FAILED"
@@ -28,7 +29,7 @@ States = Mapping[str, Outcome | None]
 
 @dataclass(frozen=True, slots=True)
 class FalseEdge:
-    """Why a node can no longer run: the node before it, what became of it, and what was needed.
+    """Why a node can no longer run: the node before it, how that ended, and what was required.
 
     This is the first of its edges that are false, as they are written.
     """
@@ -77,13 +78,13 @@ def judge(
 
     Args:
         graph: the flow.
-        states: the nodes that run or are over.
-        begin: called for each node whose edges let it run, when all nodes that it may name are
-            over; returns None if it runs, or how it ended at once: by its condition, an error or
-            an empty list.
+        states: the nodes that run or have ended.
+        begin: called for each node whose edges let it run, when all nodes that it may name
+            have ended; returns None if it runs, or how it ended at once: by its condition, an
+            error or an empty list.
         bypass: called for each node that is bypassed, before any node begins that may name it; also
             for those that were, because another of their edges may be the first that is false now.
-        forced: the nodes that run whatever became of those before them.
+        forced: the nodes that run however those before them ended.
         stopped: whether no more nodes may run.
 
     """
@@ -116,7 +117,7 @@ def judge(
 
 
 def is_true(condition: Condition, outcome: Outcome) -> bool:
-    """Whether an edge from a node that is over is true."""
+    """Whether an edge from a node that has ended is true."""
     if condition is Condition.ALWAYS:
         return True
     needed = Outcome.SUCCEEDED if condition is Condition.SUCCESS else Outcome.FAILED
@@ -192,7 +193,7 @@ def repeated(
 
     Args:
         graph: the graph that runs now.
-        outcomes: what became of the nodes in the run that is repeated.
+        outcomes: how the nodes ended in the run that is repeated.
         part: what is repeated.
         node: the node of FROM and ONLY.
         declined: the nodes that were bypassed because their conditions were false.

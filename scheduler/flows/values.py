@@ -15,7 +15,7 @@ MAX_PARAMS_BYTES = 4_000_000
 
 
 class NodeValue(NamedTuple):
-    """What became of a node that is over; `result` is JSON, None if there is none.
+    """How a node ended; `result` is JSON, None if there is none.
 
     `reason` says why it failed or was bypassed, or, of a success, why its result was not kept.
     """
@@ -67,10 +67,10 @@ def is_true(node: Node, names: Mapping[str, Value]) -> bool:
 
 
 def elements(node: Node, names: Mapping[str, Value]) -> list[Value]:
-    """Return the elements that a node has a run for each of.
+    """Return the elements for each of which a node has a run.
 
     Raises:
-        Fault: `each` has no value, is no list, or has too many elements.
+        Fault: `each` has no value, is not a list, or has too many elements.
 
     """
     value = read_expression(node.each)(names)
@@ -115,7 +115,7 @@ def joined_results(results: Iterable[str | None]) -> str:
 
 
 def kept_result(result: str | None) -> tuple[str | None, int]:
-    """Return a result as it is kept, and its size in bytes if it is too long for that."""
+    """Return the part of a result that is kept, and its size in bytes if it is too long."""
     if not result:
         return None, 0
     size = len(result.encode(errors="replace"))

@@ -239,7 +239,7 @@ class UserImport:
             else {}
         )
         hashes = {name: hash_password(password) for name, password in passwords.items()}
-        # Disabled users get the hash of a random password that nobody knows.
+        # Disabled users get the hash of an unknown random password.
         unknown = "" if store_passwords else hash_password(secrets.token_urlsafe())
 
         def unit(session: Session) -> list[Outcome]:

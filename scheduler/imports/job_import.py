@@ -94,10 +94,10 @@ class LinkImport:
     ) -> LinkReport:
         """Set the children of imported jobs, and record that these are completely imported.
 
-        A child that is not imported yet is linked by the import that brings it in, also if it has
-        left its parent among the `others`, the jobs of other apps. A job that was edited here
-        meanwhile only gets children that it never had here. Those of a job whose children would
-        make a circle with links made here stay as they are, and deleted children are left out.
+        A child that is not imported yet is linked by the import that creates it, even if its parent
+        is among the `others`, the jobs of other apps. A job that was edited here since only gets
+        children that it never had here. Those of a job whose children would make a circle with
+        links made here stay as they are, and deleted children are left out.
         """
         child_links.lock(session)
         known = origins.read(session, self._source, JOB) if steps or others else {}

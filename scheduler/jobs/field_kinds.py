@@ -81,7 +81,7 @@ class Webhook(Text):
 
 @dataclass(frozen=True, slots=True)
 class Secret(Text):
-    """A text that can be set and never read again; empty = leave it as it is."""
+    """A text that can be set but not read; empty = leave it as it is."""
 
     def stored(self, value: str) -> str | None:
         """Return the text, or NULL for none."""
@@ -92,7 +92,7 @@ class Secret(Text):
         return ""
 
     def change(self, _before: str, after: str) -> tuple[str, str]:
-        """Return that there is another one, or none any more."""
+        """Describe that it was replaced or removed."""
         return "***", "***" if after else "none"
 
 
@@ -224,7 +224,7 @@ class Flow(Text):
         return None if value is None else value.to_json()
 
     def value(self, stored: str | None) -> Graph | None:
-        """Return the graph of a row; without nodes if somebody has broken it in the database."""
+        """Return the graph of a row; without nodes if it is corrupt in the database."""
         if stored is None:
             return None
         try:

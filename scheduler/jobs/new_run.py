@@ -91,7 +91,7 @@ def run_of(
 
 
 def check_made(run: NewRun) -> None:
-    """Refuse a run that somebody asks for and whose param cannot be made.
+    """Refuse a requested run whose param cannot be rendered.
 
     Raises:
         Problem: the template of the job's param has no value for it.

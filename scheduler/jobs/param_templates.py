@@ -90,7 +90,7 @@ def calendar_names(job: Any) -> set[str]:
 
 
 def rendered_param(template: str, occasion: Occasion) -> str:
-    """Return the param that a template makes.
+    """Return the param rendered by a template.
 
     Raises:
         Fault: the template cannot be read, or one of its expressions has no value.

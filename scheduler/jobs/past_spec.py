@@ -1,4 +1,4 @@
-"""Converts rows to specs: of a job as it is, or as it was at an earlier time.
+"""Converts rows to specs: of a job as it is, or as it was earlier.
 
 A past job is reconstructed from its record and its later entries in the audit log.
 """

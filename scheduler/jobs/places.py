@@ -31,7 +31,7 @@ def module_of(place: str | None) -> str:
 
 
 def words_of(place: str | None) -> str:
-    """Return a place for people; empty if there is none."""
+    """Return a place in words; empty if there is none."""
     if module := module_of(place):
         return f"code, {module}"
     return "a job file" if place else ""
@@ -53,10 +53,9 @@ class Origin(NamedTuple):
     app: str = ""
 
     def difference(self, before: str | None) -> str:
-        """Return what changes about a job that was declared there; empty = nothing worth a line.
+        """Return how the place of a job declared there changes; empty = no line is needed.
 
-        Where a job file creates or changes jobs that nobody has declared, they become its jobs
-        along with that.
+        Undeclared jobs that a job file creates or changes become its own.
         """
         is_new = before != self.place and (before or self.place != IN_FILE)
         return f"declared in: {words_of(self.place)}" if is_new else ""

@@ -152,7 +152,7 @@ def check_addresses(addresses: Sequence[str]) -> None:
 
 
 def process_of(process: str, fresh_process: bool | None) -> str:
-    """Return `process` as it is given with its older name, `fresh_process`; None = without.
+    """Return `process`, or its value by the older name `fresh_process`; None = neither is given.
 
     Raises:
         Problem: both are given, and they contradict each other.
@@ -313,7 +313,7 @@ def _check_schedule(spec: JobSpec, now_ms: int) -> None:
     if len(spec.schedule_value) > _MAX_LENGTHS["schedule"]:
         length = len(spec.schedule_value)
         raise Problem(Code.SCHEDULE_TOO_LONG, most=_MAX_LENGTHS["schedule"], got=length)
-    # A wrong time zone is reported on its own; the expression can be read in any zone.
+    # A wrong time zone is reported separately; the expression can be read in any zone.
     zone = "UTC" if found(lambda: load_zone(spec.timezone or "UTC")) else spec.timezone or "UTC"
     options = spec.schedule_options
     facts = ScheduleFacts(spec.schedule_kind, spec.schedule_value, zone, options.to_json() or "")

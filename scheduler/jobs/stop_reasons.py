@@ -1,8 +1,8 @@
 """Why a job stopped: a person stopped it, or its schedule has ended or has a fault.
 
-A job that a person stopped has no more runs of its schedule, retries included. It has no reason
-stored, unless it had ended by itself before: then the reason names the person, and says that the
-schedule is still over.
+A job that a person stopped has no more runs of its schedule, retries included. It has no stored
+reason, unless it had ended by itself before: then the reason names the person, and says that the
+schedule has ended.
 """
 
 from typing import Protocol

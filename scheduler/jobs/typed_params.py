@@ -33,7 +33,7 @@ def _decoded(schema: str) -> Any:
 
 
 class HandlerSchemas(NamedTuple):
-    """What online executors say about a handler's params.
+    """What online executors report about a handler's params.
 
     Attributes:
         schemas: its different schemas.

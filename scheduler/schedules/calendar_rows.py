@@ -65,7 +65,7 @@ class CalendarDays:
             holiday behind it: `off National Day`.
         until: the last day that it knows.
         source: where the days are from.
-        not_taken: the events of the source that are no days of it; None = there are none.
+        not_taken: the source's events that are not days of it; None = there are none.
 
     """
 
@@ -123,7 +123,7 @@ class CalendarDays:
 def load_calendars(session: Session, names: Iterable[str]) -> Calendars:
     """Return the calendars of these names, with all their versions; empty names are left out.
 
-    Without a name it takes no statement.
+    Without a name no statement is executed.
     """
     wanted = {name for name in names if name}
     if not wanted:

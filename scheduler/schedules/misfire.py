@@ -67,7 +67,7 @@ class Skip:
 
     @property
     def is_told(self) -> bool:
-        """Whether nothing runs in their place, so that an alarm must be raised."""
+        """Whether nothing replaces them, so that an alarm must be raised."""
         return self.reason.code is Why.MISFIRED and not self.is_caught_up
 
     def named(self, backfill_id: int) -> "Skip":

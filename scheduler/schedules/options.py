@@ -76,10 +76,10 @@ class ScheduleOptions:
 
     Attributes:
         calendar: the name of the calendar whose days off count.
-        on_holiday: what becomes of a due time on a day off: `skip`, `next` or `previous`.
+        on_holiday: what happens to a due time on a day off: `skip`, `next` or `previous`.
         window: the times of day between which due times count: `08:00-20:00`.
         jitter: up to how long after its due time a run begins: `5m`.
-        gap: what becomes of times that a clock change leaves out: `skip` or `run_after`.
+        gap: what happens to times that a clock change leaves out: `skip` or `run_after`.
         begin: the first date, or date and time, of due times: `from` in a job file.
         until: the last one.
         rule: by which rule a kind that has several is read. People never give it: a stored
@@ -158,7 +158,7 @@ class ScheduleOptions:
 
     @property
     def jitter_seconds(self) -> int:
-        """Its jitter; 0 = none, or it is no duration of a whole second to a day."""
+        """Its jitter; 0 = none, or it is not a duration of a whole second to a day."""
         seconds = durations.seconds_of(self.jitter) if self.jitter else None
         if not seconds or seconds % 1 or not 1 <= seconds <= MAX_JITTER:
             return 0
@@ -168,7 +168,7 @@ class ScheduleOptions:
         """Return the first and the last instant of due times; None = no bound.
 
         Raises:
-            Problem: one is no date or time, or they are the wrong way round.
+            Problem: one is not a date or time, or they are the wrong way round.
 
         """
         begin = _instant(self.begin, zone, "from") if self.begin else None

@@ -2,8 +2,8 @@
 
 The planner does not use the next due times given here.
 
-A fixed rate may be narrowed by a window and working days: a tick that does not count is no tick,
-and the rate keeps its phase.
+A fixed rate may be narrowed by a window and working days: ticks that do not count are dropped, and
+the rate keeps its phase.
 """
 
 from collections.abc import Iterator
@@ -74,7 +74,7 @@ class OpenHours:
         return spans
 
     def last_day_from(self, day: int) -> int:
-        """Return the last day worth a look from this one on, and that the calendar knows."""
+        """Return the last day from this one on that matters and that the calendar knows."""
         last = day + SEARCHED_DAYS
         if self.calendar is None:
             return last
@@ -192,7 +192,7 @@ def _refined(facts: ScheduleFacts, calendar: Calendar | None) -> Ticks:
 
 
 def _with_gap(cron: Cron, options: ScheduleOptions) -> Cron:
-    """Return a cron that treats clock changes as options say, if they say it."""
+    """Return a cron that treats clock changes as the options say, if they do."""
     return replace(cron, runs_after_gap=options.gap == "run_after") if options.gap else cron
 
 

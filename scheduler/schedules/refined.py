@@ -448,7 +448,7 @@ class RefinedTicks(Ticks):
         return tick_ms + int.from_bytes(digest) % longest if longest > 0 else tick_ms
 
     def end_reason(self, watermark_ms: int) -> Reason:
-        """Return whether the schedule is over, or the data of its calendar end."""
+        """Return whether the schedule has ended, or the data of its calendar."""
         if self.plain and self.plain.next_after(watermark_ms, watermark_ms) is None:
             return Why.NO_FURTHER_TIME()
         if self.until_ms is not None and not self._ends_unknown(self.until_ms):
@@ -464,7 +464,7 @@ class RefinedTicks(Ticks):
         return [tick for tick in lost if tick > self._from(0) and tick == self._unless_over(tick)]
 
     def ends_with_calendar(self) -> int | None:
-        """Return the last day that its calendar knows, if the schedule goes on after it."""
+        """Return the last day that its calendar knows, if the schedule continues after it."""
         if self.calendar is None:
             return None
         if self.until_ms is not None and not self._ends_unknown(self.until_ms):
@@ -472,10 +472,10 @@ class RefinedTicks(Ticks):
         return self.calendar.newest.until_day
 
     def check_new(self, now_ms: int) -> None:
-        """Refuse options that leave no tick, and a jitter in which two ticks would meet.
+        """Refuse options that leave no tick, and a jitter so long that two ticks would overlap.
 
-        A schedule that is over is not refused, nor one with the data of its calendar: its job stays
-        in its file.
+        A schedule that has ended is not refused, nor one whose calendar has: its job stays in its
+        file.
         """
         if self.until_ms is not None and self.until_ms <= now_ms:
             return

@@ -41,11 +41,11 @@ class RunDateRule:
     def apply(self, day: date, at_ms: int = 0) -> date:
         """Return a day moved by the rule; a month that has no such day ends earlier.
 
-        It goes no further than the first and last days that Python knows. `at_ms` is the instant
-        that decides the version of the calendar.
+        It stops at the first and last days that Python knows. `at_ms` is the instant that decides
+        the version of the calendar.
 
         Raises:
-            UnknownDay: the calendar does not know so many working days.
+            UnknownDay: the calendar does not know that many working days.
 
         """
         try:
@@ -104,7 +104,7 @@ def parse_date(text: str, field: str = "run_date") -> date:
     """Return a date, written as YYYY-MM-DD.
 
     Raises:
-        Problem: the text is no such date.
+        Problem: the text is not such a date.
 
     """
     try:

@@ -91,7 +91,7 @@ class Ticks(ABC):
         return Why.NO_FURTHER_TIME()
 
     def ends_with_calendar(self) -> int | None:
-        """Return the last day that its calendar knows, if it goes on after it; else None."""
+        """Return the last day that its calendar knows, if it continues after it; else None."""
         return None
 
     def lost_to(self, _effective_ms: int) -> list[int]:
@@ -102,7 +102,7 @@ class Ticks(ABC):
         return []
 
     def check_new(self, _now_ms: int) -> None:  # noqa: B027 - most kinds are never too late
-        """Raise `Problem` if this schedule is no longer given to jobs."""
+        """Raise `Problem` if new jobs may no longer have this schedule."""
 
 
 class Schedule(Ticks):

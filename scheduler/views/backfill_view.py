@@ -1,4 +1,4 @@
-"""A backfill as shown to users: its progress, and what became of each of its due times."""
+"""A backfill as shown to users: its progress, and the state of each of its due times."""
 
 import json
 from collections import Counter
@@ -95,7 +95,7 @@ class BackfillView(NamedTuple):
 
     @property
     def done(self) -> int:
-        """How many due times are over, or left out."""
+        """How many due times have ended, or were left out."""
         return self.due_times - self.to_come - self.open
 
 
@@ -104,8 +104,8 @@ def backfill_view(
 ) -> BackfillView:
     """Return the view of a backfill.
 
-    Failures that a re-run has mended since count as such only by its `ticks`, as long as none of
-    these has been cleared.
+    Failures that a re-run has since made good count as such only in its `ticks`, as long as none of
+    these was cleared.
     """
     backfill = listed.backfill
     left_out = sum(rank < backfill.decided for rank in ranks_from_text(backfill.left_out))
@@ -157,7 +157,7 @@ def _text(day: date | None) -> str | None:
 
 
 def _expected_at(backfill: Backfill, now_ms: int) -> int | None:
-    """Return when an open backfill will be done if it goes on as fast as so far; None = unknown."""
+    """Return when an open backfill will be done at its present speed; None = unknown."""
     ended = backfill.succeeded + backfill.failed + backfill.skipped
     if backfill.state != BackfillState.OPEN or not ended:
         return None

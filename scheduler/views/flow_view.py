@@ -75,7 +75,7 @@ class NodeView(NamedTuple):
 
     @property
     def ended_shards(self) -> int:
-        """How many of its shards are over."""
+        """How many of its shards have ended."""
         return self.succeeded + self.skipped + self.failed
 
 
@@ -221,7 +221,7 @@ def _state(line: NodeLine, groups: Sequence[RunGroup]) -> str:
 
 
 def _run_to_look_at(groups: Sequence[RunGroup], failed: int) -> int | None:
-    """Return the open run that is furthest, or the last attempt; of failed shards, if there are."""
+    """Return the open run with the most progress, or the last attempt; of failed shards, if any."""
     for status in _FURTHEST:
         if opened := [group for group in groups if group.status == status]:
             return opened[0].last_id

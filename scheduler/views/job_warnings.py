@@ -27,7 +27,7 @@ from warren.sql.registry.presence import state
 MAX_COMPARISONS = 20_000
 #: How many due times are searched for a pause: a week of an hourly schedule.
 DUE_TIMES_LOOKED_AT = 170
-#: What is said of a job whose schedule follows an older rule.
+#: The warning about a job whose schedule follows an older rule.
 OLD_RULE = (
     "due by the rule of an earlier version; what the newest changes: warren jobs follow-rules"
 )
@@ -141,7 +141,7 @@ def file_warnings(
 def _ended_with_calendars(
     session: Session, specs: Sequence[JobSpec], now_ms: int
 ) -> Iterable[tuple[str, str]]:
-    """Yield the jobs to be started of which the calendar has ended."""
+    """Yield the jobs to be started whose calendar has ended."""
     names = {spec.schedule_options.calendar for spec in specs if spec.enabled} - {""}
     known, today = load_calendars(session, names), day_of(moment(now_ms).date())
     for spec in specs:
@@ -161,7 +161,7 @@ def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def own_warnings(spec: JobSpec, now_ms: int) -> list[str]:
-    """Return what looks wrong about a job itself, whichever executors there are."""
+    """Return what looks wrong about a job, regardless of executors."""
     warnings = []
     if hint := registry.hint(spec.schedule_kind, spec.schedule_value):
         warnings.append(hint)

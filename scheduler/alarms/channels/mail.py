@@ -65,7 +65,7 @@ class Mailer:
         mail["Subject"] = message.subject
         mail["Date"] = formatdate()
         mail["Message-ID"] = f"<alarm-{alarm.id}@{self._domain}>"
-        # No out-of-office replies to a mailbox that nobody reads.
+        # No out-of-office replies to an unread mailbox.
         mail["Auto-Submitted"] = "auto-generated"
         mail.set_content(f"{message.text}\n")
         return mail
@@ -107,9 +107,9 @@ def _in_words() -> Iterator[None]:
 
 
 def _refusal(code: int) -> type[OSError]:
-    """Return the error for a server's answer about one e-mail: 5xx is for good.
+    """Return the error for a server's answer about one e-mail: 5xx is permanent.
 
-    An answer about our account, our address or the connection is not, as somebody may mend it.
+    An answer about our account, our address or the connection is not, because it may be fixed.
     """
     return RefusedForGood if code in _FOR_GOOD else OSError
 

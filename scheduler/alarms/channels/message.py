@@ -372,7 +372,7 @@ def webhook_refusal(style: str, url: str, answer: bytes) -> Refusal:
 
     DingTalk and WeCom send `errcode`, Feishu `code`; anything but 0 is an error. Only the code is
     repeated, and only if it is a number: whoever chose the URL may see it, and the URL may lead to
-    an internal service. What the service's own host says besides is no secret.
+    an internal service. The rest of what the service's own host says is no secret.
     """
     if style not in _FOR_GOOD:
         return Refusal()
@@ -418,8 +418,8 @@ def _slack(message: Message, _alarm_id: int) -> dict[str, Any]:
 def _teams(message: Message, _alarm_id: int) -> dict[str, Any]:
     """Return a message with an Adaptive Card.
 
-    A run of text is no Markdown, so what a job has printed makes no links; each line is a block of
-    its own, as clients differ in what they make of line breaks.
+    A TextRun is not Markdown, so a job's output makes no links; each line is a block of its own,
+    because clients treat line breaks differently.
     """
     title = {"type": "TextRun", "text": message.subject, "weight": "Bolder"}
     lines = message.text[:_TEXT_LENGTH].split("\n")

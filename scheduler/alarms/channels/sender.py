@@ -3,7 +3,7 @@
 An alarm is claimed, sent, and recorded as sent. After a crash between sending and recording, it is
 sent again: each alarm is sent at least once, and a receiver recognises a duplicate by its id.
 
-Bad receivers do not hold up the others. Those that fail slowly are skipped for a while, and a
+Bad receivers do not delay the others. Those that fail slowly are skipped for a while, and a
 connection has a limit on its total time: a socket's own timeout counts from byte to byte, so a
 server that sends one every few seconds would block the thread forever.
 """

@@ -155,7 +155,7 @@ class BulkRunCommands:
         wanted = [shard for shard, outcome in outcomes.items() if outcome is Outcome.DONE]
         now_ms = self._context.now_ms()
         new_ids = dict(zip(wanted, count(first), strict=False))
-        # The rows are locked, so that nobody else has planned them since.
+        # The rows are locked, so they cannot have been planned since.
         keys = {_key(shard): run_id for shard, run_id in new_ids.items()}
         idempotency.claim_many(session, once, keys, now_ms=now_ms)
         planned = [

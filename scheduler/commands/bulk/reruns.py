@@ -37,7 +37,7 @@ class Outcome(StrEnum):
     OPEN = "OPEN"
     #: It failed, and a later attempt or re-run for its due time succeeded.
     RECOVERED = "RECOVERED"
-    #: The version of the script that it ran is no longer kept.
+    #: Its version of the script is no longer kept.
     VERSION_GONE = "VERSION_GONE"
     #: Nothing to do: the run has ended, or the job is already started or stopped.
     NOTHING = "NOTHING"
@@ -237,7 +237,7 @@ def check_children(session: Session, runs: Sequence[Repeatable]) -> None:
 
 
 def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
-    """Lock runs and the later runs of their shards, so that nobody repeats them; return them.
+    """Lock runs and the later runs of their shards, so that none is repeated twice; return them.
 
     Their jobs are locked as well, so that no backfill runs their due times meanwhile.
     """

@@ -1,4 +1,4 @@
-"""Runs of a job that somebody triggers: now, or each at a given time.
+"""Triggered runs of a job: now, or each at a given time.
 
 A run at a given time is planned like any other: its row waits for that time.
 """
@@ -45,7 +45,7 @@ class When:
     late: bool = False
 
     def due_ms(self, now_ms: int, past: Code = Code.TRIGGER_PAST) -> int:
-        """Return the due time; `past` is what is said of one that has passed.
+        """Return the due time; `past` is the text about one that has passed.
 
         Raises:
             Problem: it has passed, is over ten years ahead, or `after` is not a duration.
@@ -76,7 +76,7 @@ NOW = When()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """A run that somebody triggers.
+    """A triggered run.
 
     Attributes:
         param: the run's parameter; None = the job's own.

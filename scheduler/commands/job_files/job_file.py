@@ -1,11 +1,11 @@
 """Applies a whole job file: apps, jobs and their children; deletes jobs that it no longer names.
 
-The changes and mistakes of a file are found without locks, which is where a dry run ends.
-Then one transaction makes the changes: first it creates what nobody else waits for, and last it
-changes jobs that may be running, so that their rows are locked only briefly; those with the soonest
-ticks come last of all. Under the lock that keeps two saves from making a circle, it checks again
-what others may have changed meanwhile. A job that needs no change is not checked again: whoever
-changes it now comes later.
+The changes and mistakes of a file are found without locks; a dry run ends there. Then one
+transaction makes the changes: it first creates new things, which no one waits for, and last changes
+jobs that may be running, so that their rows are locked only briefly; those with the soonest ticks
+come last. Under the lock that keeps two saves from making a circle, it checks again what others may
+have changed. A job that needs no change is not checked again: a concurrent change of it counts as
+later.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -410,7 +410,7 @@ class Foreseen:
 def foresee_calendars(context: CommandContext, specs: Sequence[CalendarSpec]) -> Foreseen:
     """Return what the calendars of job files would change; nothing is stored.
 
-    One of which all that it knows has passed does not replace a stored one, which may know more.
+    One whose days have all passed does not replace a stored one, which may know more.
 
     Raises:
         Problem: the actor may not change calendars, or a calendar makes no sense.
