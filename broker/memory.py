@@ -459,7 +459,7 @@ class MemoryPublisher:
 
     @property
     def missing_exchanges(self) -> int:
-        """0, because nobody can delete an exchange here."""
+        """0, because exchanges cannot be deleted here."""
         return 0
 
     def publish(self, messages: Sequence[Outgoing]) -> MemoryBatch:

@@ -1,4 +1,4 @@
-"""Signs and verifies messages, and derives the keys for it: nobody without them can forge one.
+"""Signs and verifies messages, and derives the keys for that: without them none can be forged.
 
     master secret (schedulers, consoles)
       └─ app key (its executors; `warren secrets app NAME`)      app_key
@@ -13,8 +13,9 @@ signatures by either, so keys can be changed one process at a time, in any order
     mac  = HMAC-SHA256(key, type, cluster, routing key, expiry, app, address, body)
 
 Each field is framed by its length, so no two lists of fields give the same bytes. The key names
-app, direction and executor, so a message to A is invalid at B, and a question is no answer. Whoever
-holds two keys of an app signs with both. A message without a valid signature is never parsed.
+app, direction and executor, so a message to A is invalid at B, and a question is no answer. A
+process with two keys of an app signs with both. A message without a valid signature is never
+parsed.
 """
 
 import base64

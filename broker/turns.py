@@ -9,7 +9,7 @@ from warren.broker.messages.values import HIGH, LOW, NORMAL
 
 #: The classes of priority, highest first.
 CLASSES = (HIGH, NORMAL, LOW)
-#: A class that waits is served at least once in so many turns, so that nothing starves.
+#: A waiting class is served at least once in this many turns, so that nothing starves.
 ONCE_IN = 20
 
 

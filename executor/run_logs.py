@@ -448,7 +448,7 @@ def _day_name(day: int) -> str:
 
 
 def _delete_day(folder: Path) -> bool:
-    """Delete a day's logs that nobody has open; return whether the folder is gone too."""
+    """Delete a day's logs that are not open; return whether the folder is gone too."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):

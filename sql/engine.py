@@ -10,8 +10,8 @@ of ids begins, and the unit is repeated once.
 
 While a database is unavailable, callers fail at once instead of waiting.
 
-MySQL has no INSERT … RETURNING, so the ORM would insert rows one by one to learn their ids. Nobody
-needs the ids of audit entries and schedule changes, so a writing session inserts these together.
+MySQL has no INSERT … RETURNING, so the ORM would insert rows one by one to learn their ids. The ids
+of audit entries and schedule changes are not needed, so a writing session inserts these together.
 """
 
 import random
@@ -159,7 +159,7 @@ AUTOCOMMIT_POOL_SIZE = 2
 
 @dataclass(slots=True)
 class SeenIds:
-    """The highest run id that this process knows of, and how often it has seen the counter go back.
+    """The highest run id that this process knows, and how often it saw the counter go back.
 
     Ids reserved before `turns` has grown may belong to others.
     """
@@ -178,7 +178,7 @@ class Database:
         answer_seconds: how long MySQL or MariaDB may take for one statement before the connection
             is given up.
         statement_seconds: after how long MySQL or MariaDB itself ends a SELECT; 0 = never, and
-            then the server goes on with statements that nobody waits for any more.
+            then the server continues statements whose callers have given up.
         retry_seconds: a unit of work that has failed for this long is not tried again.
         fail_fast: for processes that answer users. A unit of work fails at once while MySQL or
             MariaDB is known to be unavailable; connections are not checked before use; and the

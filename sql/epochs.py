@@ -1,7 +1,7 @@
 """Epochs of run ids: a new one begins when the counter of ids is found behind ids in use.
 
 That happens after a failover that lost commits, a restore, or a change by hand. Ids of an epoch
-begin far beyond those of the epoch before, so that no id means two runs.
+begin far beyond those of the epoch before, so that no two runs share an id.
 """
 
 from enum import StrEnum
@@ -16,10 +16,10 @@ from warren.sql.rows import fetch, query
 
 #: The tables whose rows have ids of the counter.
 TABLES = (Run, FlowNode, Backfill)
-#: At least this many ids are left out, as nobody knows which were given out: at 5,000 runs a second
-#: those of two days. Ids of an epoch begin at a multiple of it.
+#: At least this many ids are left out, because it is unknown which were used: two days' worth at
+#: 5,000 runs a second. Ids of an epoch begin at a multiple of it.
 LEFT_OUT = 1_000_000_000
-#: Nobody has ids further ahead of the counter: who says so is wrong, or means harm.
+#: No process has ids further ahead of the counter: a report of one is wrong or malicious.
 BELIEVED = 100 * LEFT_OUT
 
 
@@ -30,7 +30,7 @@ _INSERTS = tuple(f"INSERT INTO {each.__tablename__} " for each in TABLES)
 class Cause(StrEnum):
     """What showed that the counter had gone back."""
 
-    #: A row has an id that the counter gave out again, or a process has seen a higher one.
+    #: A row has an id that the counter reused, or a process has seen a higher one.
     COUNTER = "COUNTER"
     #: An executor knows of a higher id.
     EXECUTOR = "EXECUTOR"
@@ -53,8 +53,8 @@ def begin(
 ) -> EpochRow | None:
     """Begin an epoch if the counter is not beyond all ids that are in use; else return None.
 
-    `seen_id` is the highest id that somebody has seen; `twice_id`, one of this epoch that two runs
-    have. A restore begins one in any case.
+    `seen_id` is the highest id seen anywhere; `twice_id`, one of this epoch that two runs have. A
+    restore always begins one.
     """
     row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
     found_id = session.execute(row).scalar_one()

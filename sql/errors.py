@@ -76,7 +76,7 @@ class Ambiguous(LookupFailed):
 
 
 class RunIdTaken(SqlError):
-    """An id that the counter of run ids gave out has been given out before.
+    """The counter of run ids reused an id.
 
     Args:
         text: what was found.
@@ -90,7 +90,7 @@ class RunIdTaken(SqlError):
 
 
 class RunsNotPlanned(SqlError):
-    """Other runs have the keys of runs that somebody asked for.
+    """Other runs have the keys of requested runs.
 
     Args:
         count: how many were not planned.

@@ -27,10 +27,10 @@ BUSY_SECONDS = 1.0
 
 
 class RunIds:
-    """Gives out run ids from a reserve that grows and shrinks with the demand; thread-safe.
+    """Assigns run ids from a reserve that grows and shrinks with the demand; thread-safe.
 
     Ids still reserved when the process ends are never used; the gaps are harmless. So are those of
-    a reserve that is given up because the counter has gone back.
+    a reserve that is dropped because the counter went back.
     """
 
     def __init__(self, database: Database, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,7 +94,7 @@ class RunIds:
         return list(range(first, first + count))
 
     def _block(self, size: int) -> tuple[int, int]:
-        """Fetch a block; return its first id, and how often the counter had gone back by then."""
+        """Fetch a block; return its first id, and how often the counter has gone back."""
         first = self._database.write(lambda session: self._take_block(session, size))
         seen = self._database.seen_ids
         seen.highest = max(seen.highest, first + size - 1)
@@ -116,14 +116,14 @@ class RunIds:
         return first
 
     def _give_up_old(self) -> None:
-        """Drop the reserve if the counter has gone back since: its ids may be given out again."""
+        """Drop the reserve if the counter has gone back since: its ids may be reused."""
         if self._turns != self._database.seen_ids.turns:
             self._turns = self._database.seen_ids.turns
             self._free.clear()
 
 
 def again_if_taken(work: Callable[P, T]) -> Callable[P, T]:
-    """Make a function that takes ids before its transaction begin anew if others have them."""
+    """Wrap a function that takes ids before its transaction: repeat it if others have those ids."""
 
     @wraps(work)
     def repeated(*args: P.args, **kwargs: P.kwargs) -> T:

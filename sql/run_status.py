@@ -39,11 +39,11 @@ class Kind(StrEnum):
     API = "API"
     RETRY = "RETRY"
     PARENT = "PARENT"
-    #: Repeats a run for the same due time, because somebody asked for it.
+    #: Repeats a run for the same due time, on request.
     RERUN = "RERUN"
-    #: A node of a flow that was let run by what became of the nodes before it.
+    #: A node of a flow, started by the outcomes of the nodes before it.
     NODE = "NODE"
-    #: Belongs to a backfill: a due time that somebody wants run now.
+    #: Belongs to a backfill.
     BACKFILL = "BACKFILL"
 
 
@@ -80,7 +80,7 @@ ENTERED_FROM: dict[RunStatus, frozenset[RunStatus]] = {
     RunStatus.FAILED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.TIMED_OUT: IN_FLIGHT,
     RunStatus.KILLED: IN_FLIGHT,
-    # A planned one if other runs of its job, or of its flow, are in its way.
+    # A planned one if other runs of its job, or of its flow, block it.
     RunStatus.REFUSED: IN_FLIGHT | {RunStatus.PLANNED},
     RunStatus.LOST: IN_FLIGHT,
     RunStatus.UNDELIVERED: frozenset({RunStatus.PLANNED, RunStatus.ROUTED, RunStatus.SENT}),

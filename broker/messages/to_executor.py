@@ -173,7 +173,7 @@ class OpenRunsReply(Message, frozen=True, kw_only=True, tag="StillOpen"):
 
 
 class CallEndReply(Message, frozen=True, kw_only=True, tag="CallEnded"):
-    """Answers `CallEndQuery`, if the run of that call is over or there is none."""
+    """Answers `CallEndQuery`, if the called run has ended or there is none."""
 
     run_id: Natural
     number: Natural

@@ -128,7 +128,7 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag=True, tag_field="ty
 class Finished(
     msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag=True, tag_field="type"
 ):
-    """The run is over and none of its processes are left; `started_at_ms` 0 = it had none.
+    """The run has ended and none of its processes are left; `started_at_ms` 0 = it had none.
 
     `alone_of_job` is the job's id if, according to the trigger, this run is its whole tick: no
     other shards, no earlier attempts. Otherwise, and from older executors, 0.
@@ -234,7 +234,7 @@ class CallName(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CallEndQuery(Message, frozen=True, kw_only=True, tag="WhichEnded"):
-    """Asks how the run of a call has ended, for which its caller waits. It may get lost."""
+    """Asks how a called run ended, for which its caller waits. It may get lost."""
 
     app: AppName
     address: Address

@@ -202,7 +202,7 @@ class AmqpPublisher:
         self._link.call_later(self._silent_seconds / 4, lambda: self._watch(channel))
 
     def _forget_given_up(self) -> None:
-        """Remove from the window the messages whose confirms nobody awaits any more.
+        """Remove from the window the messages whose confirms are no longer awaited.
 
         They may be in a queue that confirms nothing; others must not wait for it.
         """
@@ -599,7 +599,7 @@ class AmqpConsumer:
             self._arrived.notify()
 
     def drop(self, subscription: Subscription) -> None:
-        """Forget a subscription's deliveries that nobody has taken."""
+        """Forget a subscription's deliveries that were not taken."""
         with self._arrived:
             self._buffer = deque(
                 kept for kept in self._buffer if _tag(kept).subscription is not subscription

@@ -242,7 +242,7 @@ class Why(Sentence):
     EXECUTOR_FORGOT = "executor %(address)s no longer knows this run"
     EXECUTOR_LOST = "executor %(address)s stopped or lost contact; how far this run got is unknown"
 
-    # -- what became of flows and their nodes -----------------------------------------------------
+    # -- outcomes of flows and their nodes --------------------------------------------------------
 
     FLOW_FAILED = "failed, and no node handled it: %(nodes)s"
     FLOW_GONE = "its graph is gone or cannot be read"

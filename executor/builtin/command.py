@@ -63,7 +63,7 @@ def declare(code: JobCode) -> None:
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int:
-    """Return the exit code; a stop has told the program too, which may end as it likes."""
+    """Return the exit code; a stop also signals the program, which may end as it likes."""
     try:
         return process.wait()
     except JobStopped:

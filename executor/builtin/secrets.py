@@ -1,7 +1,7 @@
 """Secrets that jobs without code name: `{secret:NAME}` in a param is filled in by the job process.
 
-They are lines `NAME=value` of the file that `WARREN_JOB_SECRETS` names, read anew for each run. The
-values are in no param, row or log: what tells of them is masked.
+They are lines `NAME=value` of the file that `WARREN_JOB_SECRETS` names, read for each run. The
+values appear in no param, row or log: they are masked.
 """
 
 import json
@@ -36,7 +36,7 @@ class Secrets:
         """Read the file; without one there are none.
 
         Raises:
-            JobFailed: it cannot be read, or has a line that is no secret.
+            JobFailed: it cannot be read, or has a line that is not a secret.
 
         """
         if not file:
@@ -59,10 +59,10 @@ class Secrets:
         return cls(by_name, file)
 
     def fill(self, value: Any) -> Any:
-        """Return a text with its secrets; the texts in lists and dicts too.
+        """Return a value with the secrets in its texts filled in, in lists and dicts too.
 
         Raises:
-            JobFailed: there is no secret of a name.
+            JobFailed: a name has no secret.
 
         """
         if isinstance(value, str):

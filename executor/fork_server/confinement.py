@@ -181,7 +181,7 @@ class Confinement:
             _make_passable(self.log_folder)
 
     def prepare_log_folder(self, log_path: str) -> None:
-        """Create the folder of a log, where the user and nobody else can create files."""
+        """Create the folder of a log, where only the user can create files."""
         if self.user is None:
             return
         folder = Path(log_path).parent

@@ -1,16 +1,16 @@
 """Starts job processes with `multiprocessing`: the only place that forks.
 
-A job process sees itself as a `ForkProcess`. The one that forked it holds its id and its pidfd, and
-no more: neither a fork nor what follows in the child grows dearer with the number of processes that
-live, and what a fork touches in either is copied page by page.
+A job process sees itself as a `ForkProcess`. Its parent holds only its id and its pidfd: neither a
+fork nor the child's start gets slower with the number of processes, and every page that either
+touches is copied.
 
-Some are forked in advance, and belong to nobody until they take their first order:
+Some are forked in advance, and belong to no job until they take their first order:
 
     forked ──start-up done──> spare ──takes an order──> the process of a job
                                 └─ dies: replaced, a little later each time
 
-They are forked when nothing has been asked for a moment, so that runs which come then wait for no
-fork. A spare that died before it took its order has not begun anything: its run is started again.
+They are forked when no order has come for a moment, so that later runs need not wait for a fork. A
+spare that died before it took its order has not begun anything: its run is started again.
 """
 
 import array

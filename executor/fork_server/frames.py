@@ -25,7 +25,7 @@ from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import REASON_LIMIT
 from warren.executor.handlers.outcomes import clean, cut, headline
 
-#: A reason as JSON; "" for none, and for words that are somebody's own.
+#: A reason as JSON; "" for none, and for other text.
 _Why = Annotated[str, msgspec.Meta(max_length=REASON_LIMIT)]
 #: Longest note, in characters: a reason's text, beside the reason itself.
 NOTE_LIMIT = 2_000
@@ -57,7 +57,7 @@ class Signal(Frame, frozen=True, kw_only=True):
 
 
 class KeepSpares(Frame, frozen=True, kw_only=True):
-    """Keep so many processes forked in advance."""
+    """Keep this many processes forked in advance."""
 
     count: int
 
@@ -163,7 +163,7 @@ class Kept(Frame, frozen=True, kw_only=True):
 
 
 class CallState(Frame, frozen=True, kw_only=True):
-    """How the run of a call has ended; None = it is not over, or nobody knows yet."""
+    """How the called run ended; None = it is open, or its end is not known yet."""
 
     run_id: int
     number: int

@@ -4,8 +4,8 @@ The zygote forks it. It imports the standard library, the handler side of this p
 `warren.broker.messages` and `warren.broker.reasons`, and never sees a connection, a database or the
 executor's memory.
 
-Its channel to the executor tells results, what it gives back, how far a run is and what a run
-calls; it is told what to run, that what a run calls is kept, and how that has ended.
+On its channel it sends results, runs that it gives back, the progress of a run and its calls; it
+receives what to run, that a call is kept, and how the called run ended.
 """
 
 import contextlib
@@ -82,7 +82,7 @@ from warren.executor.handlers.outcomes import (
 
 #: The shortest time between two reports of a run's progress.
 _PROGRESS_SECONDS = 1.0
-#: Seconds between two looks whether a called run is over.
+#: Seconds between two checks whether a called run has ended.
 _SHORTEST_LOOK, _LONGEST_LOOK = 0.02, 0.5
 #: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
 _READ_BYTES = 16_384

@@ -223,7 +223,7 @@ class OomWatch:
     """Detects that the kernel has killed a process for lack of memory.
 
     `counters` is where the kernel counts. A container sees those of the whole host, so it may have
-    been somebody else's process.
+    been another container's process.
     """
 
     def __init__(self, counters: Path = Path("/proc/vmstat")) -> None:

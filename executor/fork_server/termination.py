@@ -2,8 +2,8 @@
 
 What SIGTERM does depends on what the process is doing.
 
-When an executor and its zygote die together, nobody is left to adopt what their runs have started.
-At the executor's next start it is found by a mark in its environment.
+When an executor and its zygote die together, nothing is left to adopt what their runs started. At
+the executor's next start it is found by a mark in its environment.
 """
 
 import _thread

@@ -83,8 +83,8 @@ _POLL_SECONDS = 0.002
 #: go: what the zygote touches between two forks is copied once.
 _REQUEST_LIMIT = 16
 _RECEIVING = socket.MSG_CMSG_CLOEXEC | socket.MSG_DONTWAIT
-#: Each so many children delay the next look by a millisecond. A look takes a twentieth of that:
-#: with thousands of idle processes, exits that come together share one.
+#: This many children delay the next look by a millisecond. A look takes a twentieth of that: with
+#: thousands of idle processes, exits that come together share one.
 _CHILDREN_PER_MS = 200
 #: Handlers in one packet: even of the longest names, they are below its limit.
 HANDLERS_PER_PACKET = 25

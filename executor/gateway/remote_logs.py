@@ -1,4 +1,4 @@
-"""Copies the logs of a remote executor's runs: while somebody reads them, and after the end.
+"""Copies the logs of a remote executor's runs: while they are read, and after the end.
 
 Each line is copied once: a copy continues after the lines that are here, so it can be repeated and
 resumed. The line numbers that executors report are not used: versions differ.
@@ -304,7 +304,7 @@ class RemoteLogs:
         return self._logs[run_id].tail()
 
     def refresh(self, run_id: int) -> None:
-        """Start copying new lines of a log, unless a copy is under way."""
+        """Start copying new lines of a log, unless a copy is in progress."""
         if run_id in self._logs:
             self._copy(run_id)
 

@@ -65,7 +65,7 @@ def add(session: Session, name: str, password_hash: str, rights: Rights) -> int 
 def add_first(session: Session, name: str, password_hash: str) -> int | None:
     """Add the first user, an administrator who must choose a new password; return the id.
 
-    Returns None if there are users, or if somebody else has just added the first one.
+    Returns None if there are users, even if another process has just added the first one.
     """
     if session.execute(select(User.id).limit(1)).first() is not None:
         return None
@@ -216,7 +216,7 @@ def by_id(session: Session, user_id: int) -> User:
 def lock_administrators(session: Session) -> list[str]:
     """Lock all administrators; return the names of those who may sign in.
 
-    Until the transaction ends, nobody else can change who is an administrator.
+    Until the transaction ends, no one else can change who is an administrator.
     """
     administrators = select(User).where(User.role == int(Role.ADMINISTRATOR)).order_by(User.id)
     locked = session.execute(administrators.with_for_update()).scalars()

@@ -13,7 +13,7 @@ from warren.sql.batch import chunks, modify
 from warren.sql.models import Alarm, App, Job, Run
 from warren.sql.rows import fetch, query
 
-#: An alarm that waits for this long to be sent counts as undelivered: nobody can send it.
+#: An alarm that waits this long to be sent counts as undelivered: no process can send it.
 LATE_MS = 60_000
 #: Undelivered alarms are counted up to this number.
 MAX_COUNTED = 1_000
@@ -120,7 +120,7 @@ def ids_of_subject(session: Session, subject_key: str) -> list[int]:
 
 
 def count_undelivered(session: Session, app_ids: Collection[int] | None, now_ms: int) -> int:
-    """Count these apps' alarms that have reached nobody, up to MAX_COUNTED.
+    """Count these apps' undelivered alarms, up to MAX_COUNTED.
 
     Webhook calls at the end of runs count too, tests do not.
     """
@@ -143,7 +143,7 @@ def count_tests(session: Session, *, since_ms: int) -> int:
 
 
 def lock_undelivered(session: Session, wanted: AlarmFilter, *, now_ms: int) -> Sequence[Alarm]:
-    """Lock undelivered alarms, oldest first, so that nobody else sends or gives them up."""
+    """Lock undelivered alarms, oldest first, so that no one else sends or gives them up."""
     chosen = (
         select(Alarm)
         .where(*_conditions(wanted, now_ms), is_undelivered(now_ms))
@@ -183,7 +183,7 @@ def reopen_runs(session: Session, run_ids: Iterable[int]) -> None:
 
 
 def is_undelivered(now_ms: int) -> ColumnElement[bool]:
-    """Return the condition on alarms that were given up, failed, or that nobody is sending."""
+    """Return the condition on alarms that were given up, failed, or that no process sends."""
     is_late = or_(Alarm.error.is_not(None), Alarm.created_at < now_ms - LATE_MS)
     return or_(
         Alarm.status == AlarmStatus.GIVEN_UP, and_(Alarm.status == AlarmStatus.READY, is_late)

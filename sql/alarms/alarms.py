@@ -235,7 +235,7 @@ def claim(
     until_ms: int,
     except_targets: Collection[str] = (),
 ) -> Alarm | None:
-    """Claim the next message of a kind; nobody else gets it before `until_ms`.
+    """Claim the next message of a kind; no one else gets it before `until_ms`.
 
     `except_targets` are the hashes of targets to skip.
     """

@@ -1,6 +1,6 @@
 """Incidents: opened and closed by the watch, acknowledged by people.
 
-One is of no job and no app: that the database has gone back. Acknowledging it closes it.
+One belongs to no job or app: that the database lost commits. Acknowledging it closes it.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -30,7 +30,7 @@ class ClosedBy(StrEnum):
     #: The expectation was removed.
     DROPPED = "DROPPED"
     DELETED = "DELETED"
-    #: Somebody has seen it; only of the database.
+    #: It was acknowledged; only of the database.
     SEEN = "SEEN"
 
 

@@ -24,7 +24,7 @@ ABSENCE, RETURN = "absent:", "back:"
 
 
 def is_about_absence(alarm: Alarm) -> bool:
-    """Return whether an alarm says that an app has no executor, or has one again."""
+    """Return whether an alarm is about an app that lost all executors, or has one again."""
     return alarm.subject_key.startswith((ABSENCE, RETURN))
 
 

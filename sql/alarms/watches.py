@@ -154,7 +154,7 @@ def skips_after(session: Session, job_id: int, after_ms: int) -> list[SkippedSpa
 
 
 def was_held(session: Session, job_id: int, since_ms: int, until_ms: int) -> bool:
-    """Return whether a due time of a job's schedule could not be sent in a time."""
+    """Return whether some due time of a job's schedule could not be sent in a span of time."""
     run = select(Run.id).where(
         Run.job_id == job_id,
         Run.scheduled_at.between(since_ms - LATE_MS, until_ms),

@@ -19,7 +19,7 @@ from sqlalchemy.engine import URL
 _DRIVER = "lean"
 #: The most columns that a connection remembers; about 1 kB each.
 COLUMNS_LIMIT = 500
-#: Most answers whose columns a connection remembers together, and most with as many columns.
+#: The most answers that a connection remembers, and the most with the same number of columns.
 ANSWERS_LIMIT, ALIKE_LIMIT = 50, 8
 
 
@@ -33,9 +33,9 @@ class Columns(NamedTuple):
 
 
 class LeanResult(MySQLResult):
-    """An answer whose columns are not parsed again if the same packets have been before.
+    """An answer whose columns are not parsed again if the same packets came before.
 
-    All of this is private to PyMySQL: without calls from there, nothing is remembered.
+    This relies on PyMySQL's private API: if PyMySQL stops calling it, nothing is cached.
     """
 
     connection: Any
@@ -49,7 +49,7 @@ class LeanResult(MySQLResult):
         except OSError:
             ahead = b""  # PyMySQL gives the connection up when it reads
         for known in connection.known_columns(count):
-            # The packets are numbered, so they fit only at the place where they were before.
+            # The packets are numbered, so they match only in the same place as before.
             if ahead.startswith(known.raw) and known.raw[3] == connection._next_seq_id:  # noqa: SLF001
                 connection._rfile.read(len(known.raw))  # noqa: SLF001
                 connection._next_seq_id = (connection._next_seq_id + count) % 256  # noqa: SLF001
@@ -121,7 +121,7 @@ class LeanConnection(pymysql.connections.Connection):
         return result.affected_rows
 
     def _read_packet(self, packet_type: Any = MysqlPacket) -> Any:
-        # Private to PyMySQL: without a call from there, nothing is remembered.
+        # PyMySQL's private API: if it is not called, nothing is cached.
         is_column = packet_type is FieldDescriptorPacket
         return super()._read_packet(self._column if is_column else packet_type)  # type: ignore[no-untyped-call]
 

@@ -36,8 +36,8 @@ CONNECT_SECONDS = 5
 #: The server closes a connection that is idle for this long, so a frozen scheduler loses its locks
 #: before others stop waiting for them.
 IDLE_LIMIT_SECONDS = 9
-#: The same for a frozen console. Ticks are planned further ahead than this, so the only runs that
-#: are late are those due at once of a job that it was changing.
+#: The same for a frozen console. Ticks are planned further ahead than this, so the only late runs
+#: are those due at once of a job that it was changing.
 WRITING_IDLE_LIMIT_SECONDS = 3
 # No statement waits for a lock longer than 4 s. The SQL mode is set because a server without
 # strict mode truncates values that do not fit.
@@ -58,11 +58,12 @@ OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 #: Errors after which the same unit of work may succeed: lock wait (1205), deadlock (1213), changed
 #: since read (1020), NOWAIT (3572), connection killed (1927) or lost (2006, 2013, 2055, 4031).
 RETRYABLE_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
-#: Errors of a server that cannot work at present: disk or table full (1021, 1030, 1114), too many
-#: connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full (1206),
-#: read-only (1290, 1836), interrupted (1317, 1969, 3024); of one whose binary log or replication
-#: takes no writes: wrong binlog_format (1665), cache of the log full (1197), commit failed (1180),
-#: refused by the replication plugin (3100, 3101), node of a Galera cluster not ready (1047).
+#: Errors of a server that is temporarily unable to work: disk or table full (1021, 1030, 1114), too
+#: many connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full
+#: (1206), read-only (1290, 1836), interrupted (1317, 1969, 3024); of one whose binary log or
+#: replication takes no writes: wrong binlog_format (1665), cache of the log full (1197), commit
+#: failed (1180), refused by the replication plugin (3100, 3101), node of a Galera cluster not ready
+#: (1047).
 UNAVAILABLE_CODES = frozenset(
     {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
     | {1047, 1180, 1197, 1665, 3100, 3101}

@@ -31,7 +31,7 @@ class ActiveBackfill(NamedTuple):
 
 
 class DueRun(NamedTuple):
-    """What of a run decides what became of its due time."""
+    """The columns of a run that decide the state of its due time."""
 
     id: int
     scheduled_at: int
@@ -66,7 +66,7 @@ def lock(session: Session, backfill_id: int) -> Backfill | None:
 
 
 def read(session: Session, backfill_id: int) -> Backfill | None:
-    """Return a backfill as it is stored now; None if there is no such one."""
+    """Return a backfill as stored now; None if there is none."""
     return session.get(Backfill, backfill_id, populate_existing=True)
 
 

@@ -12,7 +12,7 @@ from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.models import CalendarRow, Job
 from warren.sql.rows import fetch, query
 
-#: The most characters of what a version says of where its days are from.
+#: The most characters of a version's source.
 SOURCE_LENGTH = 255
 
 
@@ -109,7 +109,7 @@ def newest(session: Session, name: str) -> VersionRow | None:
 
 def users_to_plan(session: Session, name: str, *, lock: bool) -> list[CalendarUser]:
     """Return the jobs whose schedules use a calendar, in the order of their ids."""
-    # Whoever begins to use it meanwhile waits for the lock of its newest version.
+    # A job that begins to use it meanwhile waits for the lock of its newest version.
     ids = list(session.execute(select(Job.id).where(_by_schedule(name)).order_by(Job.id)).scalars())
     wanted = use_index(query(CalendarUser, Job), Job, PRIMARY_KEY).order_by(Job.id)
     if lock:

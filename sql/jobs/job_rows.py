@@ -59,7 +59,7 @@ class ScheduledJob(NamedTuple):
 
 
 class JobToTrigger(NamedTuple):
-    """The columns of a job needed to plan a run of it that somebody asked for.
+    """The columns of a job needed to plan a requested run.
 
     `scheduler_load` is what the scheduler with the last heartbeat reported; None = there is none.
     """
@@ -145,7 +145,7 @@ def lock_all(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:
 def lock_rows(session: Session, job_ids: Iterable[int]) -> None:
     """Lock the jobs among these that exist, in the order of their ids.
 
-    Whoever plans runs for due times by what became of them holds this lock while it reads that.
+    Code that plans runs for due times by their state holds this lock while it reads that state.
     """
     wanted = use_index(select(Job.id), Job, PRIMARY_KEY)
     for chunk in chunks(sorted(set(job_ids))):
@@ -153,7 +153,7 @@ def lock_rows(session: Session, job_ids: Iterable[int]) -> None:
 
 
 def try_lock(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Lock the jobs among these that nobody else has locked; return their ids."""
+    """Lock the jobs among these that are not locked; return their ids."""
     wanted = use_index(select(Job.id), Job, PRIMARY_KEY)
     return {
         job_id

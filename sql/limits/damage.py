@@ -1,4 +1,4 @@
-"""Contradictions between the tables of limits and runs, which somebody changed by hand."""
+"""Finds contradictions between the tables of limits and runs, made by changes by hand."""
 
 from typing import NamedTuple
 
@@ -27,7 +27,7 @@ ENDED, MISSING, OVERFULL = "ended", "missing", "overfull"
 
 
 def find(session: Session) -> list[Damage]:
-    """Return what is wrong; each statement sees one instant, so that no claim looks like damage."""
+    """Return the damage; each statement sees one instant, so that no claim looks like damage."""
     ended = (
         select(Limit.name, Hold.run_id)
         .select_from(Hold)

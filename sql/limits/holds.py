@@ -1,4 +1,4 @@
-"""What runs hold of limits: a claim takes it, and whatever ends a run gives it back.
+"""What runs hold of limits: a claim takes it, and the end of a run gives it back.
 
 A claim locks the limits that it needs in the order of their ids, before it counts what is held. So
 two schedulers never both take the last place. Giving back locks no limit: a claim that does not see
@@ -39,7 +39,7 @@ class LimitRow(NamedTuple):
 
 
 class Holder(NamedTuple):
-    """A run that holds a limit, with what says how old it is and whether it is being ended."""
+    """A run that holds a limit, with its age and whether it is being ended."""
 
     limit_id: int
     run_id: int
@@ -105,7 +105,7 @@ def lock(session: Session, limit_ids: Collection[int]) -> list[LimitRow]:
 
 
 def held(session: Session, limit_ids: Collection[int]) -> dict[int, int]:
-    """Return how much of each limit is held; those of which nothing is are left out."""
+    """Return how much of each limit is held; those with no holds are left out."""
     rows = session.execute(
         select(Hold.limit_id, func.sum(Hold.weight))
         .where(Hold.limit_id.in_(sorted(limit_ids)))
@@ -142,7 +142,7 @@ def jobs_going(session: Session) -> set[int]:
 def hold_going(
     session: Session, uses: Mapping[int, Mapping[int, int]], *, now_ms: int
 ) -> list[NewHold]:
-    """Have the runs of jobs that are at executors hold limits, which are locked; return the new.
+    """Record that jobs' runs at executors hold these locked limits; return the new holds.
 
     Args:
         session: whose transaction changes the limits, or what the jobs take.

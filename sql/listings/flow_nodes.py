@@ -1,4 +1,4 @@
-"""The nodes of a flow's run as lists show them: what became of each, its job, and its runs."""
+"""The nodes of a flow's run as lists show them: how each ended, its job, and its runs."""
 
 from collections.abc import Collection, Iterable
 from typing import NamedTuple

@@ -126,7 +126,7 @@ def read(session: Session, wanted: RunSelection, *, limit: int) -> Walk[FoundRun
     """Return the newest runs.
 
     Without `before`, and with a `limit` up to `all_rows / partitions`, these are at least `limit`
-    runs if there are so many.
+    runs if there are that many.
     """
     slices = _read(session, wanted, limit)
     # Beyond the end of one slice, other slices may lack runs that come in between.

@@ -1,6 +1,7 @@
 """Lists of runs for command line, API and console, newest first.
 
-No index has either, but both are runs of a few jobs, and those of a flow have its due time.
+Runs of a backfill or flow have no index, but they are runs of a few jobs, and those of a flow have
+its due time.
 """
 
 import sys

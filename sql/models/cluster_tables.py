@@ -61,8 +61,8 @@ class Cluster(Model):
 class Pause(Model):
     """A pause of dispatch, of the whole cluster (`app_id` 0) or of one app.
 
-    `until_at` is its planned or past end; None = no end. `is_settled`: it is over, and all runs it
-    held back are decided; the last of these rows are kept.
+    `until_at` is its planned or past end; None = no end. `is_settled`: it has ended, and all runs
+    it held back are decided; the last of these rows are kept.
     """
 
     __tablename__ = "warren_pause"
@@ -99,10 +99,11 @@ class Sequence(Model):
 
 
 class Epoch(Model):
-    """A time since which run ids are counted anew, because the counter of run ids had gone back.
+    """A time from which run ids begin at a higher number, because their counter had gone back.
 
-    That is after a failover that lost commits, or a restore. `told_by`: the executor or user that
-    told so, if any; `found_id`: where the counter was found; `next_id`: the first id of this epoch.
+    That happens after a failover that lost commits, or a restore. `told_by`: the executor or user
+    that reported it, if any; `found_id`: where the counter was found; `next_id`: the first id of
+    this epoch.
     """
 
     __tablename__ = "warren_epoch"

@@ -30,9 +30,9 @@ FLOW_TYPE = "FLOW"
 #: The route of a job that names none, in an app that names none.
 DEFAULT_ROUTE = "CONSISTENT_HASH"
 
-#: How late a due time may still run as planned, in seconds, for jobs without a limit of their own.
+#: How late a due time may still run as planned, in seconds, by default.
 LATE_LIMIT_SECONDS = 60
-#: Which missed due times are caught up, for jobs that say nothing.
+#: Which missed due times are caught up by default.
 CATCH_UP_SECONDS, CATCH_UP_MOST = 86_400, 100
 
 
@@ -322,7 +322,7 @@ class Backfill(Model):
     failed: Mapped[int] = mapped_column(Integer, default=0)
     skipped: Mapped[int] = mapped_column(Integer, default=0)
     state: Mapped[str] = mapped_column(String(16), default=BackfillState.OPEN)
-    #: Why it is paused or over, in words, and the reason behind them, as JSON.
+    #: Why it is paused or has ended, in words, and the reason behind them, as JSON.
     state_reason: Mapped[str | None] = mapped_column(String(512))
     state_why: Mapped[str | None] = mapped_column(LONG_TEXT)
     made_at: Mapped[int] = mapped_column(BigInteger)
@@ -355,7 +355,7 @@ class CalendarRow(Model):
     digest: Mapped[str] = mapped_column(String(64))
     effective_at: Mapped[int] = mapped_column(BigInteger)
     made_by: Mapped[str] = mapped_column(String(64))
-    #: The events of a feed that are no days of it, as JSON; NULL = there are none.
+    #: The events of a feed that are not days of it, as JSON; NULL = there are none.
     not_taken: Mapped[str | None] = mapped_column(String(1_000))
 
 

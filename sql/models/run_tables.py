@@ -83,7 +83,7 @@ class Run(Model):
     holds: Mapped[int | None] = mapped_column(SmallInteger)
     #: 1 = its success starts no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
-    #: When it was decided that it runs although it is late; None if that was never in question.
+    #: When it was decided that it runs although it is late; None if it was not late.
     released_at: Mapped[int | None] = mapped_column(BigInteger)
     routed_at: Mapped[int | None] = mapped_column(BigInteger)
     #: When it was routed before its trigger was sent again; None if that never happened.
@@ -132,7 +132,8 @@ class Call(Model):
 class FlowNode(Model):
     """One node of one run of a flow; its id is the `origin_id` of the node's runs.
 
-    `outcome` is set once, when the node is over. `kept_of` is the id that it had in the run that is
+    `outcome` is set once, when the node has ended. `kept_of` is the id that it had in the run that
+    is
     repeated: of a KEPT node, which became `kept_outcome` there, or of one that runs in any case.
     """
 

@@ -1,7 +1,8 @@
 """Pauses of dispatch, of the whole cluster or of one app.
 
-A pause may end by itself; the database's clock decides whether it is in force. When it is over and
-all runs that it held back are decided, it is settled; the last settled ones are kept for the audit.
+A pause may end by itself; the database's clock decides whether it is in force. When it has ended
+and all runs that it held back are decided, it is settled; the last settled ones are kept for the
+audit.
 """
 
 from collections.abc import Collection, Iterable
@@ -72,7 +73,7 @@ def recent(session: Session, now_ms: int) -> list[PauseRow]:
 
 
 def ended(session: Session, now_ms: int) -> list[Downtime]:
-    """Return when apps were paused, for all stored pauses that are over."""
+    """Return when apps were paused, for all stored pauses that have ended."""
     over = query(PauseRow, Pause).where(Pause.until_at <= now_ms).order_by(Pause.id)
     return held_by_apps(fetch(session, PauseRow, over))
 

@@ -78,7 +78,7 @@ def holder(session: Session, kind: str, app: str, address: str) -> str | None:
 
 
 def last_beat(session: Session, kind: str, app: str, address: str) -> tuple[str, int] | None:
-    """Return the boot that holds an address, and when it was last heard; None if there is none."""
+    """Return the boot that holds an address, and when it was last seen; None if there is none."""
     row = session.execute(
         select(Registration.boot_id, Registration.beat_at).where(*_is(kind, app, address))
     ).one_or_none()
@@ -162,7 +162,7 @@ def leave(
 
 
 def schedulers_alive(session: Session) -> int:
-    """Return how many schedulers have been heard shortly before the last one was."""
+    """Return how many schedulers sent a heartbeat shortly before the newest one."""
     beats = select(Registration.beat_at).where(
         Registration.kind == ADMIN, Registration.app == SCHEDULER
     )
@@ -373,7 +373,7 @@ class ProcessState(StrEnum):
     """The state of a registered process."""
 
     ALIVE = "alive"
-    #: Alive, but it takes no new runs, and exits when those it has are over.
+    #: Alive, but it takes no new runs, and exits when its runs have ended.
     DRAINING = "draining"
     SILENT = "silent"
     #: It has never registered.

@@ -101,7 +101,7 @@ class SendingState(NamedTuple):
 def sending_state(session: Session, app_id: int, now_ms: int) -> SendingState:
     """Return what decides whether runs of an app may be sent, in one statement.
 
-    The downtimes are the unsettled ones, and the unsettled pauses of the app that are over.
+    The downtimes are the unsettled ones, and the app's unsettled pauses that have ended.
     """
     rows = session.execute(_SENDING_STATE, {"app_id": app_id, "now_ms": now_ms}).all()
     until_ms = max((row.until_at for row in rows), default=0)
@@ -109,7 +109,7 @@ def sending_state(session: Session, app_id: int, now_ms: int) -> SendingState:
 
 
 def start_of_outage(session: Session, due_ms: int, now_ms: int, *, gap_ms: int) -> int:
-    """Return when the outage began because of which something due at `due_ms` was not sent.
+    """Return the beginning of the outage that kept a run due at `due_ms` from being sent.
 
     The answer is the same before and after the outage is recorded; without one it is `due_ms`.
     """

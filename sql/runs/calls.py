@@ -84,7 +84,7 @@ def first_origin(session: Session, caller: Caller) -> int:
 
 
 def _repeated(session: Session, run: Caller) -> list[Caller]:
-    """Return a run, the one that it repeats, the one that this repeats, and so on."""
+    """Return a run, the one that it repeats, and so on back to the first."""
     chain = [run]
     while run.rerun_of is not None and len(chain) <= _MAX_RERUNS:
         repeated = callers(session, [run.rerun_of]).get(run.rerun_of)
@@ -113,7 +113,7 @@ def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
 
 
 def run_called(session: Session, caller: Caller, number: int) -> int | None:
-    """Return the run that is kept for a call; None if there is none."""
+    """Return the run stored for a call; None if there is none."""
     tick = (caller.job_id, caller.scheduled_at, first_origin(session, caller), caller.shard_index)
     same = _is_same(NumberedCall(*tick, number, called_by=0, run_id=0))
     return session.execute(select(Call.run_id).where(same)).scalar_one_or_none()

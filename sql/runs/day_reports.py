@@ -1,8 +1,8 @@
 """The rows of the day report, and the counts they come from.
 
-A run belongs to the day on which it was due. Times are naive UTC, like `Run.due_second`;
-a day is stored as its midnight, as in XXL-JOB. Each day has XXL-JOB's row for all apps and one row
-for each app. Whoever writes any of them first locks the day's row.
+A run belongs to the day on which it was due. Times are naive UTC, like `Run.due_second`; a day is
+stored as its midnight, as in XXL-JOB. Each day has XXL-JOB's row for all apps and one row for each
+app. Every writer first locks the day's row.
 """
 
 from collections import Counter, defaultdict

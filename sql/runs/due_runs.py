@@ -130,7 +130,7 @@ def peek_flows(
 ) -> list[int]:
     """Return the ids of an app's PLANNED runs of flows, as `peek_due` does.
 
-    An app without flows is answered from a small table, whatever waits in it.
+    For an app without flows, only a small table is read.
     """
     flows = select(FlowJob.flow_id).join(Job, Job.id == FlowJob.flow_id).where(Job.app_id == app_id)
     flow_ids = set(session.execute(flows.distinct()).scalars()) - set(without_jobs)
@@ -179,7 +179,7 @@ def job_of(session: Session, run_id: int) -> int | None:
 def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
     """Return the number of each job's PLANNED runs that were due before `before_ms`.
 
-    Those of backfills, which are few at once, do not count.
+    Runs of backfills, which are few, do not count.
     """
     rows = session.execute(
         select(Run.job_id, func.count())
@@ -239,7 +239,7 @@ def last_ticks(
 
 
 def _is_missed(missed: Sequence[DueSpan]) -> ColumnElement[bool]:
-    """Return the condition on runs of a schedule that nobody could send in one of the spans."""
+    """Return the condition on scheduled runs that could not be sent in one of the spans."""
     is_due = or_(false(), *map(_is_due, missed))
     return and_(Run.kind.in_(BY_SCHEDULE), is_due)
 

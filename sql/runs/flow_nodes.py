@@ -1,6 +1,6 @@
 """The nodes of the runs of flows: rows that are opened together, begun once, and ended once.
 
-Whoever begins or ends a node holds the lock of the flow's run, so that one at a time judges it.
+Code that begins or ends a node holds the lock of the flow's run, so that only one judges it.
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from warren.sql.models import FlowNode, Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL, OPEN, RunStatus
 
-#: The outcomes of a node that was not repeated, and of one that could not run any more.
+#: The outcomes of a node that was not repeated, and of one that could no longer run.
 KEPT, BYPASSED = "KEPT", "BYPASSED"
 
 #: The `shards` of a broadcast: as many as there are executors when it is due.
@@ -44,17 +44,17 @@ class NodeState(NamedTuple):
 
     @property
     def real_outcome(self) -> str | None:
-        """What became of it; of a KEPT node, in the run that is repeated."""
+        """How it ended; of a KEPT node, in the run that is repeated."""
         return self.kept_outcome if self.outcome == KEPT else self.outcome
 
     @property
     def is_forced(self) -> bool:
-        """Whether it runs whatever became of those before it, because a repetition names it."""
+        """Whether it runs however those before it ended, because a repetition names it."""
         return self.kept_of is not None and self.outcome != KEPT
 
 
 class NodeResult(NamedTuple):
-    """What a node that is over returned; `reason` says why a result was not kept."""
+    """What an ended node returned; `reason` says why a result was not kept."""
 
     flow_run_id: int
     node: str
@@ -75,7 +75,7 @@ class FlowRow(NamedTuple):
 
 
 class RunningFlow(NamedTuple):
-    """The run of a flow, with what decides who is told of its nodes."""
+    """The run of a flow, with what decides who is alarmed about its nodes."""
 
     id: int
     app_id: int
@@ -122,7 +122,7 @@ def of_flows(session: Session, run_ids: Iterable[int]) -> dict[int, list[NodeSta
 
 
 def results(session: Session, flow_run_id: int) -> list[NodeResult]:
-    """Return the results of the nodes of a flow's run that are over."""
+    """Return the results of the ended nodes of a flow's run."""
     over = query(NodeResult, FlowNode).where(
         FlowNode.flow_run_id == flow_run_id, FlowNode.outcome.is_not(None)
     )
@@ -149,7 +149,7 @@ def names(session: Session, node_ids: Iterable[int]) -> dict[int, str]:
 def opened(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> list[FlowRow]:
     """Return the runs of a flow in a range of due times that were opened and have no open node.
 
-    Others are being judged just now.
+    The others are being judged at that moment.
     """
     is_open = exists().where(FlowNode.flow_run_id == Run.id, FlowNode.outcome.is_(None))
     rows = query(FlowRow, Run).where(
@@ -200,14 +200,14 @@ IS_UNFINISHED = FlowNode.outcome.is_(None)
 
 
 class FlowToStop(NamedTuple):
-    """The run of a flow that is to be stopped; `is_late` if its time is over."""
+    """The run of a flow that is to be stopped; `is_late`: it has timed out."""
 
     id: int
     is_late: bool
 
 
 def to_stop(session: Session, *, now_ms: int) -> list[FlowToStop]:
-    """Return the open runs of flows that somebody asked to kill, or whose time is over."""
+    """Return the open runs of flows that are to be killed or have timed out."""
     is_late = and_(Job.timeout > 0, Run.started_at + Job.timeout * 1_000 <= now_ms)
     rows = (
         select(Run.id, Run.kill_requested_at)
@@ -262,7 +262,7 @@ def left_behind(session: Session, *, before_ms: int) -> list[NodeState]:
 def stalled(session: Session, *, before_ms: int) -> list[int]:
     """Return the runs of flows that began before `before_ms` and of which no node runs.
 
-    One whose nodes ended by completion has a node that runs, or is over.
+    One whose nodes ended by completion has a running node, or has ended.
     """
     running = aliased(FlowNode)
     runs = exists().where(
@@ -313,7 +313,7 @@ def bypass_orphaned(
 
 
 def orphaned(session: Session) -> list[int]:
-    """Return the runs of flows that are over, or gone, and have nodes without an outcome."""
+    """Return the runs of flows that ended or were deleted, with nodes without an outcome."""
     is_open = exists().where(Run.id == FlowNode.flow_run_id, Run.status.in_(OPEN))
     flows = select(FlowNode.flow_run_id).where(FlowNode.outcome.is_(None), not_(is_open))
     return sorted(session.execute(flows.distinct().limit(1_000)).scalars())

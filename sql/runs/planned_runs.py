@@ -83,7 +83,7 @@ def to_come(session: Session, job_ids: Iterable[int], *, after_ms: int) -> list[
 
 
 def postpone(session: Session, due: Mapping[int, int]) -> None:
-    """Give PLANNED runs other instants at which they are due, by run id; their ticks stay."""
+    """Move the due times of PLANNED runs, by run id; their ticks stay."""
     for run_id, due_ms in due.items():
         statement = (
             update(Run)

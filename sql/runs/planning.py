@@ -125,7 +125,7 @@ def plan(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
 
 
 def plan_asked(session: Session, runs: Sequence[NewRun], ids: RunIds) -> list[int]:
-    """Insert PLANNED rows of runs that somebody asked for; each has its `run_id`.
+    """Insert PLANNED rows of requested runs; each has its `run_id`.
 
     Raises:
         RunsNotPlanned: another run has the key of one of them, so not all were planned.

@@ -29,7 +29,7 @@ class BusyBoot(NamedTuple):
     runs: int
 
 
-#: Kill requests older than this are ignored; their runs have ended in some other way.
+#: Kill requests older than this are ignored; their runs ended otherwise.
 KILL_MS = DAY_MS
 
 

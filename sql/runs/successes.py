@@ -30,7 +30,7 @@ class SentTo(NamedTuple):
 class Success:
     """A successful run, its job, and what its handler returned as JSON, "" for nothing.
 
-    Job and `due_at` are those of the trigger, and tell it from another run that had its id.
+    Job and `due_at` are those of the trigger, and distinguish it from another run with its id.
     """
 
     run_id: int
@@ -53,7 +53,7 @@ class _SingleRunTick(NamedTuple):
 
 
 _SUCCEEDED = UpdateRule(
-    # Words and numbers of ours, which Python and SQL write in the same way.
+    # Our own words and numbers, which Python and SQL write in the same way.
     sets={column: repr(value) for column, value in ENTERED[RunStatus.SUCCEEDED].items()},
     matched=["job_id", "due_at"],
 )

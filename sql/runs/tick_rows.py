@@ -291,7 +291,7 @@ def doubled(
 ) -> list[DoubledAttempt]:
     """Return attempts with more than one row.
 
-    The unique key prevents them, unless somebody has dropped it.
+    The unique key prevents them, unless it was dropped.
     """
     key = (Run.job_id, Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
     statement = (
@@ -320,7 +320,7 @@ EARLY_MS = 5_000
 def odd_runs(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int, limit: int
 ) -> list[OddRun]:
-    """Return runs that started before they were due, and successes that nobody started."""
+    """Return runs that started before they were due, and successes that never started."""
     is_early = Run.started_at < Run.due_at - EARLY_MS
     is_unstarted = and_(Run.status == RunStatus.SUCCEEDED, Run.started_at.is_(None))
     statement = query(OddRun, Run).where(

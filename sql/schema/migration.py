@@ -87,7 +87,7 @@ def _steps(config: Config) -> Iterator[Script]:
 def _clear_unfinished(connection: Connection) -> None:
     """Drop the tables of a first upgrade that was killed; MySQL commits each table by itself.
 
-    Such tables are empty. If one has rows, it is somebody else's, and nothing is dropped.
+    Such tables are empty. If one has rows, it belongs to another program, and nothing is dropped.
 
     Raises:
         SchemaMismatch: a table has rows.
