@@ -1,8 +1,8 @@
 """Compresses answers: pages on the fly, files when the console is built or when first asked for.
 
 The length of a compressed answer could tell whether a secret on the page equals a text that an
-attacker chose (BREACH). So tokens in forms are masked anew in each answer, cookies are not sent
-along with cross-site requests, and answers to POSTs, which may show a new secret, are not
+attacker chose (BREACH). So tokens in forms are masked differently in each answer, cookies are not
+sent along with cross-site requests, and answers to POSTs, which may show a new secret, are not
 compressed.
 """
 

@@ -3,7 +3,7 @@
 Also maps what commands refuse to an HTTP status, for pages and the API alike.
 
 While the database is unavailable, recently seen pages are shown. A sign-in sees only pages that
-this console has shown it before, so nobody learns anything new. They are kept only for as long as
+this console has shown it before, so no one learns anything new. They are kept only for as long as
 rights may be out of date. Pages with forms are not kept, because whatever is typed there would be
 lost at each reload.
 """

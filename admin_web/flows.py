@@ -93,7 +93,7 @@ def draw(graph: Graph) -> Drawing:
 
 
 def siblings(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """Return the nodes that share a box by the first of them, which stands for all."""
+    """Return the nodes that share a box, by the first of them."""
     alike: dict[Any, list[str]] = {}
     for name in graph.order:
         node = graph.nodes[name]
@@ -207,7 +207,7 @@ class _Layout:
                 place.update((name, float(number)) for number, name in enumerate(column))
 
     def _place(self) -> None:
-        """Put everything as close to its neighbours as its column lets it be."""
+        """Put everything as close to its neighbours as its column allows."""
         for column in self._columns:
             self._middle.update(_spread(column, dict.fromkeys(column, 0.0)))
         for neighbours, columns in (
@@ -264,9 +264,10 @@ def _mean(values: Sequence[float], default: float) -> float:
 
 
 def _spread(column: Sequence[_Place], wish: Mapping[_Place, float]) -> dict[_Place, float]:
-    """Return places without overlaps, in order, whose squared distances from a wish are least.
+    """Return ordered positions without overlaps, as close as possible to the wanted ones.
 
-    Neighbours that would overlap move as one block to the mean of their wishes.
+    Closest by squared distance. Neighbours that would overlap move as one block to the mean of
+    their wanted positions.
     """
     offset, last = 0.0, 0
     offsets: list[float] = []
@@ -300,7 +301,7 @@ CONDITION: dict[Condition, LazyString] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mark:
-    """A box: its name, the line below it, and where it leads; `is_stack`: it stands for several.
+    """A box: its name, the line below it, and its link; `is_stack`: it represents several nodes.
 
     `title` says all of it, for a tooltip and a screen reader.
     """
@@ -330,8 +331,8 @@ class Mark:
 class Line:
     """An edge; `is_true` None = it is not known yet.
 
-    `word` says what must become of the node that it leaves, if that is no success. It stands where
-    the edge arrives, so only if nothing else arrives there.
+    `word` is the required outcome of the node that it leaves, if that is not success. It is shown
+    at the end of the edge, so only if no other edge ends there.
     """
 
     edge: Edge
@@ -552,7 +553,7 @@ def _group_mark(box: Box, nodes: Sequence[NodeView]) -> Mark:
 
 #: A job's app and name.
 Name = tuple[str, str]
-#: Stands for a flow that cannot be read; no job may be saved with it.
+#: The value of a flow that cannot be read; no job may be saved with it.
 NO_GRAPH = Graph({})
 
 

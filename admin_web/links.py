@@ -84,7 +84,7 @@ def query_string(**places: object) -> str:
 def came_from() -> str:
     """Return the path of the page with the form that was sent; empty if it cannot be opened.
 
-    If somebody opened the URL that forms are sent to, it is that form's page.
+    If a visitor opened the URL that forms are sent to, it is that form's page.
     """
     if request.method in ("GET", "HEAD"):
         return "" if _opens(here()) else page_of(here())

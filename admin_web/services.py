@@ -127,7 +127,7 @@ class ConsoleServices(WebServices):
         flow_texts: None = the form of a job has no flows.
         host: the address that the console listens on.
         console_url: where people reach it; https makes its cookies Secure.
-        metrics_token: required for /metrics; empty = nobody may read it.
+        metrics_token: required for /metrics; empty = no one may read it.
         metrics_jobs: how many jobs have metrics of their own.
         page_cache: limits of the pages that are kept in case the database is lost.
         run_logs: limits of the pages and downloads of run logs.

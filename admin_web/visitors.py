@@ -77,7 +77,7 @@ def has_rights_of(session: Session, user_id: int, actor: Actor) -> bool:
 
 
 def visitor() -> Visitor:
-    """Return the visitor of this request; abort with 403 if nobody is signed in."""
+    """Return the visitor of this request; abort with 403 without a sign-in."""
     known = known_visitor()
     if known is None:
         abort(403)
@@ -85,6 +85,6 @@ def visitor() -> Visitor:
 
 
 def known_visitor() -> Visitor | None:
-    """Return the visitor of this request; None if nobody is signed in or was looked up."""
+    """Return the visitor of this request; None without a sign-in, or if none was looked up."""
     known: Visitor | None = g.get("visitor")
     return known

@@ -70,7 +70,7 @@ class BoundedFile:
         """Do nothing: every text is written at once."""
 
     def isatty(self) -> bool:
-        """Return False: it is no terminal."""
+        """Return False: it is not a terminal."""
         return False
 
 

@@ -52,7 +52,7 @@ def warren_stack(
 
 
 def _enter(held: ExitStack, stack: Any) -> None:
-    """Start a stack; what the project can mend is told in lines, without our own frames."""
+    """Start a stack; faults that the project can fix are reported without our own frames."""
     from warren.error_output import report_of  # noqa: PLC0415 - see the module's docstring
     from warren.errors import WarrenError  # noqa: PLC0415 - as above
     from warren.executor.handlers.handler_registry import HandlersError  # noqa: PLC0415 - as above
@@ -76,7 +76,7 @@ def _stack_type() -> Any:
 
 @contextmanager
 def _garbage_kept() -> Iterator[None]:
-    """Look for no garbage meanwhile: a start leaves little, and the search is a fifth of it."""
+    """Suspend garbage collection: a start leaves little, and the search is a fifth of it."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:

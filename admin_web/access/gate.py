@@ -1,4 +1,4 @@
-"""What every request passes before its view: host and origin, sign-in and right, the form's token.
+"""The checks before every view: host and origin, sign-in and right, the form's token.
 
 Also the security headers of every answer.
 """
@@ -87,7 +87,7 @@ class Gate:
         return abort(403)
 
     def _identify(self) -> Visitor | None:
-        """Return the visitor, also as `g.visitor`; None if nobody is signed in."""
+        """Return the visitor, also as `g.visitor`; None without a sign-in."""
         token = session.get(TOKEN)
         g.visitor = None
         if isinstance(token, str):
@@ -106,7 +106,7 @@ def origin() -> str:
 
 
 def parts_of(url: str) -> SplitResult:
-    """Split a URL that a client sent; all parts are empty if it is not a URL."""
+    """Split a URL that a client sent; all parts are empty if it is invalid."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -155,7 +155,7 @@ HTTPS_ONLY = ("Strict-Transport-Security", "max-age=31536000")
 #: More than any of our forms needs: a script has up to 512 kB.
 BODY_BYTES = 1_000_000
 FORM_FIELDS = 1_000
-#: More than any of our URLs has; each argument costs time before the visitor is known.
+#: More than any of our URLs has; each argument costs time before sign-in.
 ARGUMENTS = 100
 #: The content types of forms; nothing else is read.
 _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", ""})

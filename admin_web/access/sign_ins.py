@@ -143,7 +143,7 @@ class SignIns:
         return self._database.write(unit)
 
     def find(self, token: str, *, origin: str, is_click: bool) -> Visitor | None:
-        """Return the visitor whom a token signs in, or None if the sign-in has ended.
+        """Return the visitor of a token, or None if the sign-in has ended.
 
         A click keeps the sign-in alive.
         """

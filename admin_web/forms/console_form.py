@@ -39,8 +39,7 @@ _NO_SHARE = lazy_gettext("Enter a number from 0 to 1.")
 def read_value(field: Field, declared: JobField) -> Any:
     """Return the value of a field in its declared type.
 
-    A number or an expectation that is none becomes an error of the field, and the default is
-    returned.
+    An invalid number or expectation becomes an error of the field, and the default is returned.
     """
     kind = declared.kind
     if isinstance(field, BooleanField):
@@ -85,7 +84,7 @@ def _number(field: Field, type_: type[int] | type[float]) -> int | float:
 
 
 def _expectations(field: Field) -> Expectations:
-    """Return the expectations in a field; a line that is not one is an error of the field."""
+    """Return the expectations in a field; an invalid line is an error of the field."""
     try:
         return Expectations.from_text(text_of(field))
     except ValueError as error:

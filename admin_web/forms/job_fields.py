@@ -53,7 +53,7 @@ _TYPED = frozenset({"name", "handler", "cron", "seconds", "at", "workday"})
 #: The job type of a flow, beside the languages of scripts.
 FLOW = "FLOW"
 _HANDLER = ("", lazy_gettext("Handler (in the executor)"))
-#: Names that WTForms uses itself: it calls a form's `process` when it makes one.
+#: Names that WTForms uses itself: it calls a form's `process` when it creates one.
 _TAKEN = {"process": "process_use"}
 #: The declared fields in the form, by the names of the form's fields.
 FORM_FIELDS: Mapping[str, JobField] = {
@@ -274,7 +274,7 @@ class JobForm(ConsoleForm):
 
     #: How `param` is shown; the view sets it.
     params = ParamInput(form=None, text="")
-    #: What the text of the flow says; the view sets it, if the job is a flow.
+    #: The parsed text of the flow; the view sets it if the job is a flow.
     typed_flow: TypedFlow | None = None
     #: The fields under "Where and how", "When it fails", "Run date", "Calendar and window" and
     #: "On completion".

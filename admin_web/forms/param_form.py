@@ -2,7 +2,7 @@
 
 Texts, numbers, dates, choices, yes or no, and lists of them have fields of their own; everything
 else is a text box of JSON. A field that is left empty is left out of the param, so that its default
-counts. Whatever the fields cannot say is typed as a text. Nothing here needs JavaScript.
+counts. Whatever the fields cannot express is typed as a text. Nothing here needs JavaScript.
 """
 
 import inspect
@@ -65,7 +65,7 @@ class ParamField:
         kind: the type of its value, or of each value of a list; empty if that does not matter.
         hint: its description.
         format: the format of a text, such as date-time.
-        default: what counts if it is left out; MISSING = nothing.
+        default: its value if it is left out; MISSING = none.
         choices: as JSON, with what is shown of each.
         text: what was typed, or is stored; of a checkbox "1" or "".
         chosen: the chosen values of boxes, as JSON.
@@ -92,7 +92,7 @@ class ParamField:
 
     @property
     def options(self) -> list[tuple[str, str]]:
-        """Its choices, and what is chosen though it is none of them, such as a choice of before."""
+        """Its choices, and a chosen value that is not among them, such as a former choice."""
         known = [value for value, _ in self.choices]
         chosen = self.chosen if self.look is Look.BOXES else filter(None, [self.text])
         return [*self.choices, *((value, value) for value in chosen if value not in known)]
@@ -137,7 +137,7 @@ class ParamField:
     def value(self) -> Any:
         """Return the value that was typed; MISSING to leave it out.
 
-        What is no number stays a text, which the schema then refuses.
+        An invalid number stays a text, which the schema then refuses.
         """
         if self.look is Look.CHECK:
             is_on = bool(self.text)
@@ -220,7 +220,7 @@ def _list_look(items: Schema) -> _Look:
 
 
 def _without_null(schema: Schema, part: Schema) -> tuple[list[dict[str, Any]], bool]:
-    """Return what a value may be apart from null, and whether it may be null."""
+    """Return the schema of a value apart from null, and whether it may be null."""
     every = [dict(part)]
     for name in ("anyOf", "oneOf", "allOf"):
         if isinstance(part.get(name), list):
@@ -254,7 +254,7 @@ def _scalar(text: str, kind: str) -> Any:
 
 
 def value_of(text: str) -> Any:
-    """Return what a text says as JSON; the text itself if it is none."""
+    """Parse a text as JSON; return the text itself if it is not JSON."""
     return json.loads(text) if _is_json(text) else text
 
 
@@ -291,10 +291,10 @@ class ParamInput:
     """A param in a form: as fields, if its handler's params are known, or as a text.
 
     Attributes:
-        form: the fields; None if nothing tells what they are.
+        form: the fields; None if they are unknown.
         text: the param.
         as_fields: whether the fields are shown.
-        is_switch: whether only the other of both was asked for.
+        is_switch: whether the request only switches between fields and text.
         fault: why the text is not shown as fields.
 
     """
@@ -307,7 +307,7 @@ class ParamInput:
 
     @classmethod
     def stored(cls, schemas: Sequence[str], param: str) -> Self:
-        """Return the input for a param: as fields if they say exactly what it says."""
+        """Return the input for a param: as fields if they can express exactly that param."""
         forms = _forms(schemas)
         fitting = next((form for form in forms if form.fill(param)), None)
         first = next(iter(forms), None)
@@ -336,7 +336,7 @@ class ParamInput:
         return shown
 
     def check(self) -> None:
-        """Refuse what the param could not tell: broken JSON in a box, and fields that are gone.
+        """Refuse what the param does not show: broken JSON in a box, and fields that are gone.
 
         Raises:
             Refused: with what else is wrong with the fields.
@@ -356,13 +356,13 @@ def _forms(schemas: Sequence[str]) -> list["ParamForm"]:
 
 
 def _guess(sent: MultiDict[str, str], posted: Iterable[str]) -> str:
-    """Return the param of fields whose schema is gone, because no executor is online any more."""
+    """Return the param of fields whose schema is gone, because no executor is online now."""
     said = {name.removeprefix(PREFIX): sent[name] for name in sorted(posted) if sent[name].strip()}
     return as_json({name: value_of(text) for name, text in said.items()}) if said else ""
 
 
 class ParamForm:
-    """The fields of a handler's params; `about` is what the type says about itself."""
+    """The fields of a handler's params; `about` is the type's description."""
 
     def __init__(self, schema: Schema, fields: Sequence[ParamField], about: str) -> None:
         self._schema = schema
@@ -386,7 +386,7 @@ class ParamForm:
         return cls(schema, fields, text_of(root.get("description")))
 
     def fill(self, param: str) -> bool:
-        """Show a param; return whether the form says exactly what it says."""
+        """Show a param; return whether the form expresses exactly that param."""
         try:
             values = json.loads(param or "{}")
         except (ValueError, RecursionError):
@@ -400,7 +400,7 @@ class ParamForm:
                 each.fill(each.default)
         said = self._values()
         defaults = {each.name: each.default for each in self.fields if each.default is not MISSING}
-        # A value that has to be said, and may be null, is null unless something is typed.
+        # A required value that may be null is null unless something is typed.
         added = [name for name in said if name not in values and said[name] is not None]
         return not added and all(
             as_json(said.get(name, defaults.get(name, _UNSAYABLE))) == as_json(value)
@@ -416,7 +416,7 @@ class ParamForm:
 
     @property
     def param(self) -> str:
-        """The param that the fields say, as JSON; empty if all are left out."""
+        """The param in the fields, as JSON; empty if all are left out."""
         values = self._values()
         return json.dumps(values, ensure_ascii=False) if values else ""
 

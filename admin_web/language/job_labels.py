@@ -30,7 +30,7 @@ class Option:
 
 
 def with_cancelled(words: str, cancelled: int) -> str:
-    """Return what was done to jobs, and how many of their planned runs that cancelled."""
+    """Describe what was done to jobs, with the number of planned runs that it cancelled."""
     if not cancelled:
         return words
     return str(gettext("%(words)s; planned runs cancelled: %(n)s", words=words, n=cancelled))

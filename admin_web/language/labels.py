@@ -2,8 +2,8 @@
 
 States differ in icon as well as colour, for people who cannot tell colours apart.
 
-Reasons are stored before anybody knows who will read them. A page translates the sentence and
-inserts the facts; output of jobs, and texts without a reason, are shown unchanged.
+Reasons are stored before it is known who will read them. A page translates the sentence and inserts
+the facts; output of jobs, and texts without a reason, are shown unchanged.
 """
 
 from collections.abc import Mapping

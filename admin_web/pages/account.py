@@ -101,7 +101,7 @@ class SignInPages:
 
 
 def _start_session(token: str, target: str) -> Response:
-    # Drop the previous session: somebody else may have planted its cookie.
+    # Drop the previous session: another person may have planted its cookie.
     session.clear()
     session[TOKEN] = token
     g.pop("visitor", None)

@@ -59,7 +59,7 @@ class JobTarget(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What a button sends to name this target, because an app's URL is not for everybody."""
+        """What a button sends to name this target, because not everyone may see an app's URL."""
         return hashlib.sha256(f"{self.channel} {self.target}".encode()).hexdigest()[:16]
 
     def parts(self) -> tuple[AlarmTargets, RunWebhook]:
@@ -114,7 +114,7 @@ class AlarmTests:
     def send_typed(
         self, form: ConsoleForm, targets: AlarmTargets, webhook: RunWebhook, send: TypedTest
     ) -> Iterable[Problem]:
-        """Test the target typed beside the button that was pressed; return why not, if refused."""
+        """Test the target typed beside the pressed button; return the problem if it is refused."""
         field = request.form.get(BUTTON, "")
         if field not in TESTED:
             abort(400)
@@ -176,7 +176,7 @@ class AlarmFilterForm(ConsoleForm):
 
 
 class AlarmPages:
-    """Alarms of the visitor's apps, for everybody; operators send them again or dismiss them."""
+    """Alarms of the visitor's apps, for everyone; operators send them again or dismiss them."""
 
     name = "alarms"
 
@@ -316,7 +316,7 @@ SILENT_HOURS = (0, 1, 4, 24)
 
 
 class IncidentPages:
-    """Incidents of the visitor's apps, for everybody; operators acknowledge them."""
+    """Incidents of the visitor's apps, for everyone; operators acknowledge them."""
 
     name = "incidents"
 

@@ -143,7 +143,7 @@ class AppForm(ConsoleForm):
             raise ValidationError(gettext("A webhook format needs a webhook."))
 
     def validate_secret(self, field: Field) -> None:
-        """Refuse what is no secret, or one without a webhook that takes it."""
+        """Refuse an invalid secret, or one without a webhook that takes it."""
         targets = AlarmTargets(
             webhook=self.webhook.data or "", style=self.style.data or "", secret=field.data or ""
         )

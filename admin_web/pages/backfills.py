@@ -61,7 +61,7 @@ STATES: Mapping[str, State] = {
     BackfillState.DONE: State(lazy_gettext("done"), "good", "check"),
     BackfillState.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
 }
-#: A date with several due times shows the first of these that one of them has.
+#: A date with several due times shows the first of these states that one of them has.
 _GRAVITY = (
     FilledState.FAILED,
     FilledState.OPEN,
@@ -117,7 +117,7 @@ LINES = 50
 
 
 class BackfillPages:
-    """Backfills of the visitor's apps, for everybody; operators steer them."""
+    """Backfills of the visitor's apps, for everyone; operators control them."""
 
     name = "backfills"
 
@@ -173,7 +173,7 @@ class BackfillPages:
 
     @route("/backfills/<id:backfill_id>/cancel", Right.OPERATE, methods=("POST",))
     def cancel(self, backfill_id: int) -> Response:
-        """Let a backfill plan no more runs, and end its open ones if asked."""
+        """Cancel a backfill, and end its open runs if asked."""
         kill = request.form.get("kill") == "1"
         words = gettext("Backfill %(id)s is cancelled.", id=backfill_id)
         return self._steer(

@@ -34,7 +34,7 @@ class Month(NamedTuple):
 
 
 class CalendarPages:
-    """For everybody; administrators change calendars on the command line or by the API."""
+    """For everyone; administrators change calendars on the command line or by the API."""
 
     name = "calendars"
 

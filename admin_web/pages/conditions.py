@@ -1,6 +1,6 @@
-"""What keeps the cluster from working, as banners, and the pages that pause and resume dispatch.
+"""Banners about conditions that stop the cluster, and the pages that pause and resume dispatch.
 
-The banners tell of pauses, no scheduler, no broker, and alarms that reach nobody. Pages reload them
+The banners report pauses, a missing scheduler or broker, and undelivered alarms. Pages reload them
 regularly.
 """
 

@@ -84,7 +84,7 @@ class CachedCounts(Generic[Counted]):
 LINES = 8
 #: How many failures are read; several may be of the same job.
 FAILED_LINES = 60
-#: For so many jobs, all ticks of the next hour are counted; for the others, only the next one.
+#: For this many jobs, all ticks of the next hour are counted; for the others, only the next one.
 COUNTED = 100
 #: How far back failures are shown, and how far ahead due times.
 FAILURES_MS = 7 * DAY_MS
@@ -197,7 +197,7 @@ def spread(late: Sequence[int]) -> Lateness | None:
     return Lateness(len(late), late[last // 2], late[round(last * 0.95)], late[-1])
 
 
-#: So many ticks of a job are computed exactly; the rest are spread evenly.
+#: This many ticks of a job are computed exactly; the rest are spread evenly.
 ONE_BY_ONE = 12
 
 

@@ -209,7 +209,7 @@ def _order(form: ExecutorFilterForm) -> str:
 
 
 def _after(executors: list[ExecutorView], key: str) -> list[ExecutorView]:
-    """Return the executors after the one with this key; all of them if it is gone."""
+    """Return the executors after the one with this key; all of them if there is none."""
     places = (place for place, executor in enumerate(executors) if executor.key == key)
     return executors[next(places, -1) + 1 :]
 

@@ -37,7 +37,7 @@ class Choice:
 
 
 def of_run(known: Visitor, run: RunLine, words: str) -> Iterator[Choice]:
-    """Yield what a visitor may do with a run, which is called `words`."""
+    """Yield what a visitor may do with a run, which is shown as `words`."""
     if not known.may(Right.OPERATE):
         return
     kind, ask = gettext("Run"), partial(url_for, "bulk_runs.ask", id=run.id)

@@ -48,7 +48,7 @@ SHOWN = 5_000
 class Line:
     """A line of a difference.
 
-    `kind` is same, out, in or gap; a gap stands for identical lines that are left out. `old` and
+    `kind` is same, out, in or gap; a gap replaces identical lines that are left out. `old` and
     `new` are line numbers from 1 on; None if that side does not have the line.
     """
 
@@ -209,7 +209,7 @@ class ScriptForm(ConsoleForm):
 
 
 class GluePages:
-    """Users who have an app see its scripts; those with the right edit them."""
+    """Users of an app see its scripts; those with the right edit them."""
 
     name = "glue"
 
@@ -225,7 +225,7 @@ class GluePages:
 
     @route("/glue/<id:job_id>/save", Right.EDIT_GLUE, methods=("POST",))
     def save(self, job_id: int) -> Response | tuple[str, int]:
-        """Save a version, unless somebody else has saved one in the meantime."""
+        """Save a version, unless another user has saved one in the meantime."""
         job, app = self._find(job_id)
         form = ScriptForm(request.form)
         source = _line_ends(form.source.data or "", job)

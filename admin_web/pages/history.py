@@ -427,7 +427,7 @@ def restored(session: Session, history: JobHistory, version: Version, known: Vis
 
 
 def _is_visible(session: Session, visitor: Visitor, deletion: AuditEntry) -> bool:
-    """Whether a deleted job was in one of the visitor's apps, whose names may be in use again."""
+    """Whether a deleted job was in one of the visitor's apps, whose names may have been reused."""
     app, _, _ = deletion.name.partition("/")
     if app not in apps.ids_by_name(session, visitor.app_ids):
         return False

@@ -363,7 +363,7 @@ class JobActions:
         return form, params
 
     def _schemas(self, job: ListedJob) -> Sequence[str]:
-        """Return what online executors tell of the params of the job's handler."""
+        """Return what online executors report about the params of the job's handler."""
         now_ms = self._services.now_ms()
         typed = self._services.database.read(
             lambda session: TypedParams.read(session, [job.app], now_ms)

@@ -296,7 +296,7 @@ class JobFormPages:
         for app, names in sorted(living_handlers(views).items()):
             for name in sorted(names):
                 handlers_by_app.setdefault(name, []).append(app)
-        # Those for jobs without code first: nobody would find them among their own.
+        # Those for jobs without code first: they would be hard to find among others.
         ordered = sorted(
             handlers_by_app.items(), key=lambda item: item[0] not in job_labels.WITHOUT_CODE
         )
@@ -412,7 +412,7 @@ class JobFormPages:
 
 
 def _show(refused: Refused, form: JobForm) -> None:
-    """Show the problems in the form; raise those that the form cannot cause."""
+    """Show the problems in the form; raise those that its input cannot cause."""
     if refused.problems[0].code.kind in (ProblemKind.UNKNOWN, ProblemKind.FORBIDDEN):
         raise refused
     form.show_problems(refused.problems)

@@ -214,7 +214,7 @@ def _options(form: JobForm, options: ScheduleOptions) -> list[Setting]:
 
 
 def _calendar_ends(session: Session, facts: ScheduleFacts, now_ms: int) -> str:
-    """Return the last day that a schedule's calendar knows, if its job stops soon for that."""
+    """Return the last day that a schedule's calendar knows, if that stops its job soon."""
     try:
         calendar = ScheduleOptions.from_json(facts.options).calendar
         ticks = read_schedule(facts, load_calendars(session, [calendar]))
@@ -227,7 +227,7 @@ def _calendar_ends(session: Session, facts: ScheduleFacts, now_ms: int) -> str:
 
 
 def _is_unused(field: Field, spec: JobSpec) -> bool:
-    """Whether a field says what is caught up, of a job that does not catch up."""
+    """Whether a field is about catching up, in a job that does not catch up."""
     return field.kind.group == "catch_up" and spec.misfire != MisfirePolicy.CATCH_UP
 
 
@@ -260,8 +260,8 @@ ASKED_FOR = 5
 class JobDetails:
     """A job, its last runs and its next ones; its graph, and the `flows` whose node it is.
 
-    `calendar_ends` is the last day that its calendar knows, if that is near.
-    `asked_for` are the first planned runs that somebody triggered for later.
+    `calendar_ends` is the last day that its calendar knows, if that is near. `asked_for` are the
+    first planned runs that were triggered for later.
     """
 
     now_ms: int
@@ -305,7 +305,7 @@ class JobDetails:
 
     @property
     def ended(self) -> list[RunLine]:
-        """The last runs that are over and had something to do, newest first."""
+        """The last runs that ended and did something, newest first."""
         neither = {*OPEN, RunStatus.CANCELLED, RunStatus.SKIPPED}
         return [run for run in self.runs if run.status not in neither]
 

@@ -312,7 +312,7 @@ class RunPages:
 
 
 def _is_upcoming(run: DetailedRun, now_ms: int) -> bool:
-    """Whether somebody triggered a run for later, and it is not due yet."""
+    """Whether a run was triggered for later, and is not due yet."""
     is_asked_for = run.origin_id == run.id and not run.attempt
     return is_asked_for and run.status == RunStatus.PLANNED and run.due_at > now_ms
 
@@ -340,7 +340,7 @@ def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[s
 
 
 def _triggered_by(session: Session, run: DetailedRun) -> str:
-    """Return who triggered a run's tick; empty if nobody did or it is unknown."""
+    """Return who triggered a run's tick; empty if no one did or it is unknown."""
     if run.origin_id in (0, run.backfill_id) or run.kind == Kind.PARENT:
         return ""
     is_again = run.kind == Kind.RERUN

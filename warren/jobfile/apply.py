@@ -237,7 +237,7 @@ class UpJobs:
         """Apply the file and the declared jobs, and print the changes."""
         if not self._parts:
             return
-        # Apps, calendars and limits of the file were applied before; they are not told twice.
+        # Apps, calendars and limits of the file were applied before; they are not reported twice.
         told = {(change.what, change.name) for change in self._changes}
         for file, origin in self._parts:
             applied = _apply(settings, database, file, origin)

@@ -44,7 +44,7 @@ HTTP_NAME = "warren.http"
 class CheckedFiles:
     """The jobs of some files, a line for each problem, and pairs of APP/NAME and a warning.
 
-    `over` has a line for each calendar of which all that it knows has passed.
+    `over` has a line for each calendar whose days have all passed.
     """
 
     specs: Sequence[JobSpec]
@@ -147,9 +147,9 @@ def _calendars_elsewhere(file: JobFile) -> list[tuple[str, str]]:
 def _without_strangers(
     file: JobFile,
 ) -> tuple[list[JobSpec], list[tuple[str, str]]]:
-    """Return the jobs without what no file has, and a warning for each.
+    """Return the jobs without references that no file declares, and a warning for each.
 
-    These are children in apps of which no file has jobs, and limits.
+    These are limits, and children in apps without jobs in any file.
     """
     apps = {spec.app for spec in file.specs}
     limits = {limit.name for limit in file.limits}

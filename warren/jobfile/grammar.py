@@ -115,7 +115,7 @@ def expectations(node: yaml.Node, what: str) -> Expectations:
     """Return the rules of a mapping; YAML reads `07:00` and `300` as numbers, here they are texts.
 
     Raises:
-        InvalidEntry: it is no mapping of such rules.
+        InvalidEntry: it is not a mapping of such rules.
 
     """
     values = {}
@@ -137,7 +137,7 @@ def words(node: yaml.Node, what: str) -> str:
     """Return a scalar as it is written; YAML reads `2026-12-01` and `18:30` as other types.
 
     Raises:
-        InvalidEntry: it is no scalar.
+        InvalidEntry: it is not a scalar.
 
     """
     if not isinstance(node, yaml.ScalarNode):

@@ -66,7 +66,7 @@ _LIMIT_READS: Mapping[str, Read] = {
 MAX_PROBLEMS = 50
 _APP = ("name", "title", "addresses", "route", "alarm", "webhook")
 _TOP = ("apps", "calendars", "limits", "jobs", "defaults")
-#: What a field that is said later, or by the job itself, takes the place of besides itself.
+#: What a field that is given later, or by the job itself, replaces besides itself.
 _REPLACED = {
     "handler": ("script",),
     "script": ("handler",),
@@ -221,7 +221,7 @@ def _like(node: yaml.CollectionNode, value: list[Any]) -> yaml.Node:
 class CalendarReader:
     """Reads calendars; adds problems to `reader`. `files` are the texts of `.ics` files by name.
 
-    `over` has a problem for each calendar of which all that it knows has passed.
+    `over` has a problem for each calendar whose days have all passed.
     """
 
     def __init__(self, reader: YamlReader, files: Mapping[str, str]) -> None:
@@ -393,7 +393,7 @@ class JobFile:
         _raise(self.over, self.at)
 
     def over_lines(self) -> list[str]:
-        """Return a line for each calendar of which all that it knows has passed."""
+        """Return a line for each calendar whose days have all passed."""
         return [f"{self.at(problem.line)}: {problem.text}" for problem in self.over]
 
     def refused(self, problems: Iterable[Problem]) -> JobFileError:
@@ -464,7 +464,7 @@ def read_job_files(
 def _without_echoes(
     wrong: Sequence[InvalidEntry], values: Sequence[InvalidEntry]
 ) -> list[InvalidEntry]:
-    """Leave out what is said about lines whose values are missing: it is about an empty text."""
+    """Leave out problems of lines whose values are missing: they are about an empty text."""
     lines = {(problem.line.file, int(problem.line)) for problem in values}
     return [problem for problem in wrong if (problem.line.file, int(problem.line)) not in lines]
 
@@ -504,7 +504,7 @@ class _Noted:
         self.line = line
 
     def all(self) -> dict[str, Entry]:
-        """Return all fields; those of the defaults are there if nothing else is said."""
+        """Return all fields; those of the defaults unless something else is given."""
         fields = dict(self.defaults)
         _put(fields, self.fields)
         return fields

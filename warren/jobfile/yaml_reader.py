@@ -177,7 +177,7 @@ def entries(node: yaml.Node, what: str) -> Iterator[Entry | InvalidEntry]:
     What it merges (`<<: *base`) comes last, without the keys that it has itself.
 
     Raises:
-        InvalidEntry: it is no mapping, or merges something else.
+        InvalidEntry: it is not a mapping, or merges something else.
 
     """
     if not isinstance(node, yaml.MappingNode) or node.tag != _TAG + "map":
@@ -225,7 +225,7 @@ def items(node: yaml.Node, what: str) -> list[yaml.Node]:
     """Return the items of a list.
 
     Raises:
-        InvalidEntry: it is no list.
+        InvalidEntry: it is not a list.
 
     """
     if not isinstance(node, yaml.SequenceNode) or node.tag != _TAG + "seq":
@@ -237,7 +237,7 @@ def text(node: yaml.Node, what: str) -> str:
     """Return a text; numbers and booleans are texts only if they are quoted.
 
     Raises:
-        InvalidEntry: it is no text.
+        InvalidEntry: it is not a text.
 
     """
     if _is(node, "str"):

@@ -341,7 +341,7 @@ class AllInOne:
                 return
 
     def reload(self, then: Callable[[str], None]) -> None:
-        """Import the handlers anew in every executor; see `Executor.reload`."""
+        """Reload the handlers in every executor; see `Executor.reload`."""
         for executor in self._executors:
             executor.reload(then)
 

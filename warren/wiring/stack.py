@@ -74,10 +74,10 @@ class Triggered:
     _client: Client
 
     def wait(self, timeout: float = 60.0) -> Run:
-        """Return the run once it is over, with its retries and shards, however it ended.
+        """Return the run once it has ended, with its retries and shards, however it ended.
 
         Raises:
-            TimeoutError: it is not over after so many seconds.
+            TimeoutError: it has not ended after `timeout` seconds.
 
         """
         try:

@@ -372,7 +372,7 @@ def print_runs(counts: Mapping[str, int], *, as_json: bool, is_preview: bool) ->
 
 
 def print_open_runs(runs: Sequence[OpenRun], *, as_json: bool) -> None:
-    """Print the runs whose result nobody will get: each as JSON, or as lines, with counts."""
+    """Print the runs whose result will be lost: each as JSON, or as lines, with counts."""
     for run in runs:
         if as_json:
             print_json({"type": "open_run", **asdict(run)})

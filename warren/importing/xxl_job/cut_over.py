@@ -1,7 +1,7 @@
-"""Waits until XXL-JOB's admin has stopped and its runs are over, before its jobs are taken over.
+"""Waits until XXL-JOB's admin has stopped and its runs have ended, before its jobs are taken over.
 
-A run that is under way there reports to XXL-JOB's admin. Once the admin is stopped, nobody learns
-how it ended, and a retry that the admin has not sent never happens.
+A run that is in progress there reports to XXL-JOB's admin. Once the admin is stopped, its result is
+lost, and a retry that the admin has not sent never happens.
 """
 
 import time
@@ -113,7 +113,7 @@ class CutOver:
         self._before: object = None
 
     def wait(self) -> list[OpenRun]:
-        """Return the runs whose result nobody will get, once nothing changes there any more.
+        """Return the runs whose result will be lost, once nothing changes there any more.
 
         Raises:
             CommandError: XXL-JOB's admin is still running.

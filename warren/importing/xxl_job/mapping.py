@@ -58,7 +58,7 @@ from warren.sql.instants import iso
 _COLUMN = "child_jobid"
 #: The most jobs that are checked; more would add no certainty.
 _LOOKED_AT = 500
-#: One in so many next times may be wrong for another reason.
+#: One in this many next times may be wrong for another reason.
 _OUTLIERS = 10
 
 
@@ -291,7 +291,7 @@ def read_items(
     of XXL-JOB's own handlers stay jobs of these.
 
     Raises:
-        CommandError: it is no database of XXL-JOB, has no such app, or the zone cannot be right.
+        CommandError: it is not a database of XXL-JOB, has no such app, or the zone cannot be right.
 
     """
     columns = source.columns()
