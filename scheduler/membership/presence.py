@@ -138,8 +138,8 @@ class Presence:
     def _compare_ids(self, beats: Sequence[Heartbeat]) -> None:
         """Begin an epoch of run ids if an executor knows an id that was not assigned yet.
 
-        This happens before it is welcomed, so before anything is sent to it. The same if it met an id
-        of this epoch twice; its heartbeats continue to report that.
+        This happens before it is welcomed, so before anything is sent to it. The same if it met an
+        id of this epoch twice; its heartbeats continue to report that.
         """
         database = self._context.database
         for beat in beats:
