@@ -15,9 +15,10 @@ IpAddress = IPv4Address | IPv6Address
 _MAX_PORT = 65_535
 #: Labels of up to 63 characters: resolvers take no longer ones.
 _NAME = re.compile(
-    r"(?=.{1,253}\Z)(?!.*[^.]{64})[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_-]+)*", re.IGNORECASE
+    r"(?=.{1,253}\Z)(?!.*[^.]{64})[a-z0-9_]([a-z0-9_-]*[a-z0-9])?(\.[a-z0-9_-]+)*",
+    re.IGNORECASE | re.ASCII,
 )
-_ITEM = re.compile(r"(\[[^\]]+\](?:/\d+)?|[^\[\]:]+|[0-9a-f:]+(?:/\d+)?)(?::(\d{1,6}))?")
+_ITEM = re.compile(r"(\[[^\]]+\](?:/\d+)?|[^\[\]:]+|[0-9a-f:]+(?:/\d+)?)(?::(\d{1,6}))?", re.ASCII)
 #: Metadata services that are not link-local: AWS over IPv6, Alibaba, Oracle, Azure.
 _METADATA = frozenset(
     map(ip_address, ("fd00:ec2::254", "100.100.100.200", "192.0.0.192", "168.63.129.16"))

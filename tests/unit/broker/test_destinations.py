@@ -120,6 +120,7 @@ def test_with_a_list_nothing_else_may_be_called(listed: str, host: str, address:
     [
         *("0x7f.1", "2130706433", "0177.0.0.1", "a..b", "http://x", "10.0.0.1/8", "10.0.0.0/33"),
         *("-x", "a b", "*", "*.*.x", "*.1.2", "[jobs]:80x", "jobs:80:90", "jobs:0", "jobs:70000"),
+        *("jobs:\N{ARABIC-INDIC DIGIT THREE}", "job\N{LATIN SMALL LETTER LONG S}.example.com"),
     ],
 )
 def test_an_item_that_is_no_host_and_no_network_is_named(item: str) -> None:
