@@ -71,7 +71,7 @@ class Event(Enum):
     ENDED = auto()
 
 
-class Do(Enum):
+class Effect(Enum):
     """What `ActiveRuns` does about it."""
 
     STOP_WAITING = auto()
@@ -95,43 +95,46 @@ class Do(Enum):
     RECORD_CLOSED = auto()
 
 
-LIFE: Mapping[Phase, Mapping[Event, tuple[Phase, tuple[Do, ...]]]] = {
+LIFE: Mapping[Phase, Mapping[Event, tuple[Phase, tuple[Effect, ...]]]] = {
     Phase.WAITING: {
         Event.LET_GO: (
             Phase.STARTING,
-            (Do.STOP_WAITING, Do.RECORD_START, Do.START_ONCE_DURABLE),
+            (Effect.STOP_WAITING, Effect.RECORD_START, Effect.START_ONCE_DURABLE),
         ),
         Event.LET_GO_RESERVED: (
             Phase.STARTING,
-            (Do.STOP_WAITING, Do.RECORD_START, Do.START_ONCE_WRITTEN),
+            (Effect.STOP_WAITING, Effect.RECORD_START, Effect.START_ONCE_WRITTEN),
         ),
-        Event.REACHED: (Phase.RUNNING, (Do.RUN_IN_LANE, Do.STOP_WAITING, Do.NOTE_START)),
-        Event.HANDED_BACK: (Phase.WAITING, (Do.QUEUE_AGAIN,)),
-        Event.STOP: (Phase.GONE, (Do.DROP_FROM_LANE, Do.REPORT_STOP)),
-        Event.CLOSED: (Phase.GONE, (Do.DROP_FROM_LANE, Do.RECORD_CLOSED)),
+        Event.REACHED: (
+            Phase.RUNNING,
+            (Effect.RUN_IN_LANE, Effect.STOP_WAITING, Effect.NOTE_START),
+        ),
+        Event.HANDED_BACK: (Phase.WAITING, (Effect.QUEUE_AGAIN,)),
+        Event.STOP: (Phase.GONE, (Effect.DROP_FROM_LANE, Effect.REPORT_STOP)),
+        Event.CLOSED: (Phase.GONE, (Effect.DROP_FROM_LANE, Effect.RECORD_CLOSED)),
     },
     Phase.STARTING: {
-        Event.DURABLE: (Phase.RUNNING, (Do.ENTER_SLOT,)),
-        Event.SLOT_GONE: (Phase.GONE, (Do.LEAVE_UNSTARTED, Do.REPORT_SLOT_GONE)),
-        Event.STOP: (Phase.CALLED_OFF, (Do.MARK_STOPPING,)),
+        Event.DURABLE: (Phase.RUNNING, (Effect.ENTER_SLOT,)),
+        Event.SLOT_GONE: (Phase.GONE, (Effect.LEAVE_UNSTARTED, Effect.REPORT_SLOT_GONE)),
+        Event.STOP: (Phase.CALLED_OFF, (Effect.MARK_STOPPING,)),
     },
     Phase.CALLED_OFF: {
-        Event.DURABLE: (Phase.GONE, (Do.LEAVE_UNSTARTED, Do.REPORT_STOP)),
-        Event.SLOT_GONE: (Phase.GONE, (Do.LEAVE_UNSTARTED, Do.REPORT_STOP)),
+        Event.DURABLE: (Phase.GONE, (Effect.LEAVE_UNSTARTED, Effect.REPORT_STOP)),
+        Event.SLOT_GONE: (Phase.GONE, (Effect.LEAVE_UNSTARTED, Effect.REPORT_STOP)),
         Event.STOP: (Phase.CALLED_OFF, ()),
     },
     Phase.RUNNING: {
-        Event.NOT_TAKEN: (Phase.GONE, (Do.LEAVE_UNSTARTED, Do.REPORT_FAULT)),
-        Event.STARTED: (Phase.RUNNING, (Do.NOTE_START,)),
-        Event.NOT_BEGUN: (Phase.WAITING, (Do.WAIT_AGAIN,)),
-        Event.STOP: (Phase.STOPPING, (Do.MARK_STOPPING, Do.STOP_IN_SLOT)),
-        Event.ENDED: (Phase.GONE, (Do.LEAVE_LANE, Do.REPORT_END)),
+        Event.NOT_TAKEN: (Phase.GONE, (Effect.LEAVE_UNSTARTED, Effect.REPORT_FAULT)),
+        Event.STARTED: (Phase.RUNNING, (Effect.NOTE_START,)),
+        Event.NOT_BEGUN: (Phase.WAITING, (Effect.WAIT_AGAIN,)),
+        Event.STOP: (Phase.STOPPING, (Effect.MARK_STOPPING, Effect.STOP_IN_SLOT)),
+        Event.ENDED: (Phase.GONE, (Effect.LEAVE_LANE, Effect.REPORT_END)),
     },
     Phase.STOPPING: {
-        Event.STARTED: (Phase.STOPPING, (Do.NOTE_START,)),
-        Event.NOT_BEGUN: (Phase.GONE, (Do.LEAVE_UNSTARTED, Do.REPORT_STOP)),
-        Event.STOP: (Phase.STOPPING, (Do.STOP_IN_SLOT,)),
-        Event.ENDED: (Phase.GONE, (Do.LEAVE_LANE, Do.REPORT_END)),
+        Event.STARTED: (Phase.STOPPING, (Effect.NOTE_START,)),
+        Event.NOT_BEGUN: (Phase.GONE, (Effect.LEAVE_UNSTARTED, Effect.REPORT_STOP)),
+        Event.STOP: (Phase.STOPPING, (Effect.STOP_IN_SLOT,)),
+        Event.ENDED: (Phase.GONE, (Effect.LEAVE_LANE, Effect.REPORT_END)),
     },
     Phase.GONE: {},
 }
@@ -194,7 +197,7 @@ class SlotEvent(Enum):
     OVER = auto()
 
 
-class InSlot(Enum):
+class SlotEffect(Enum):
     """What `SlotRuns` does about it."""
 
     START_TIMER = auto()
@@ -216,62 +219,62 @@ class InSlot(Enum):
     REPORT_END = auto()
 
 
-_GO_ON = (InSlot.REACH_NEXT, InSlot.REPORT_END, InSlot.REPORT_REACHED)
+_CONTINUE = (SlotEffect.REACH_NEXT, SlotEffect.REPORT_END, SlotEffect.REPORT_REACHED)
 
-SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[InSlot, ...]]]] = {
+SLOT_LIFE: Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[SlotEffect, ...]]]] = {
     SlotPhase.QUEUED: {
-        SlotEvent.GIVEN_NEW: (SlotPhase.RUNNING, (InSlot.START_TIMER,)),
+        SlotEvent.GIVEN_NEW: (SlotPhase.RUNNING, (SlotEffect.START_TIMER,)),
         SlotEvent.GIVEN_IDLE: (
             SlotPhase.RUNNING,
-            (InSlot.START_TIMER, InSlot.REPORT_STARTED_SOON),
+            (SlotEffect.START_TIMER, SlotEffect.REPORT_STARTED_SOON),
         ),
         SlotEvent.ASSIGNED_EARLY: (SlotPhase.ASSIGNED_EARLY, ()),
         SlotEvent.CROWDED: (SlotPhase.QUEUED, ()),
-        SlotEvent.UNPLACED: (SlotPhase.ENDING, (InSlot.END_SOON,)),
-        SlotEvent.STOP: (SlotPhase.ENDING, (InSlot.LEAVE_QUEUE, InSlot.END_SOON)),
-        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.UNPLACED: (SlotPhase.ENDING, (SlotEffect.END_SOON,)),
+        SlotEvent.STOP: (SlotPhase.ENDING, (SlotEffect.LEAVE_QUEUE, SlotEffect.END_SOON)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
     },
     SlotPhase.ASSIGNED_EARLY: {
-        SlotEvent.REACHED: (SlotPhase.RUNNING, (InSlot.TAKE_SLOT, InSlot.START_TIMER)),
-        SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.FORGET,)),
+        SlotEvent.REACHED: (SlotPhase.RUNNING, (SlotEffect.TAKE_SLOT, SlotEffect.START_TIMER)),
+        SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (SlotEffect.FORGET,)),
     },
     SlotPhase.RUNNING: {
-        SlotEvent.FORKED: (SlotPhase.RUNNING, (InSlot.REPORT_STARTED,)),
-        SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (InSlot.GIVE_BACK,)),
-        SlotEvent.ANSWERED: (SlotPhase.GONE, (InSlot.REST_PROCESS, InSlot.REPORT_END)),
-        SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
-        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.WAIT_FOR_EXIT,)),
-        SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (InSlot.ASK_TO_EXIT,)),
-        SlotEvent.STOP: (SlotPhase.STOPPING, (InSlot.END_PROCESS,)),
-        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
-        SlotEvent.EXITED_IDLE: (SlotPhase.QUEUED, (InSlot.PLACE_AGAIN,)),
-        SlotEvent.NO_ROOM: (SlotPhase.QUEUED, (InSlot.WAIT_FOR_ROOM,)),
+        SlotEvent.FORKED: (SlotPhase.RUNNING, (SlotEffect.REPORT_STARTED,)),
+        SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (SlotEffect.GIVE_BACK,)),
+        SlotEvent.ANSWERED: (SlotPhase.GONE, (SlotEffect.REST_PROCESS, SlotEffect.REPORT_END)),
+        SlotEvent.WENT_ON: (SlotPhase.GONE, _CONTINUE),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (SlotEffect.WAIT_FOR_EXIT,)),
+        SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (SlotEffect.ASK_TO_EXIT,)),
+        SlotEvent.STOP: (SlotPhase.STOPPING, (SlotEffect.END_PROCESS,)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
+        SlotEvent.EXITED_IDLE: (SlotPhase.QUEUED, (SlotEffect.PLACE_AGAIN,)),
+        SlotEvent.NO_ROOM: (SlotPhase.QUEUED, (SlotEffect.WAIT_FOR_ROOM,)),
     },
     SlotPhase.ANSWERED: {
         SlotEvent.FORKED: (SlotPhase.ANSWERED, ()),
         SlotEvent.NOT_BEGUN: (SlotPhase.ANSWERED, ()),
-        SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
-        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (InSlot.WAIT_FOR_EXIT,)),
-        SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (InSlot.ASK_TO_EXIT,)),
-        SlotEvent.STOP: (SlotPhase.STOPPING, (InSlot.END_PROCESS,)),
-        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
-        SlotEvent.EXITED_IDLE: (SlotPhase.GONE, (InSlot.REPORT_END,)),
-        SlotEvent.NO_ROOM: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.WENT_ON: (SlotPhase.GONE, _CONTINUE),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (SlotEffect.WAIT_FOR_EXIT,)),
+        SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (SlotEffect.ASK_TO_EXIT,)),
+        SlotEvent.STOP: (SlotPhase.STOPPING, (SlotEffect.END_PROCESS,)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
+        SlotEvent.EXITED_IDLE: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
+        SlotEvent.NO_ROOM: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
     },
     SlotPhase.STOPPING: {
-        SlotEvent.FORKED: (SlotPhase.STOPPING, (InSlot.REPORT_STARTED,)),
+        SlotEvent.FORKED: (SlotPhase.STOPPING, (SlotEffect.REPORT_STARTED,)),
         SlotEvent.NOT_BEGUN: (SlotPhase.STOPPING, ()),
-        SlotEvent.WENT_ON: (SlotPhase.GONE, _GO_ON),
-        SlotEvent.ANSWERED_LAST: (SlotPhase.STOPPING, (InSlot.WAIT_FOR_EXIT,)),
-        SlotEvent.ANSWERED_LATE: (SlotPhase.STOPPING, (InSlot.ASK_TO_EXIT,)),
+        SlotEvent.WENT_ON: (SlotPhase.GONE, _CONTINUE),
+        SlotEvent.ANSWERED_LAST: (SlotPhase.STOPPING, (SlotEffect.WAIT_FOR_EXIT,)),
+        SlotEvent.ANSWERED_LATE: (SlotPhase.STOPPING, (SlotEffect.ASK_TO_EXIT,)),
         SlotEvent.STOP: (SlotPhase.STOPPING, ()),
-        SlotEvent.EXITED: (SlotPhase.GONE, (InSlot.REPORT_END,)),
-        SlotEvent.EXITED_IDLE: (SlotPhase.GONE, (InSlot.REPORT_END,)),
-        SlotEvent.NO_ROOM: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.EXITED: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
+        SlotEvent.EXITED_IDLE: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
+        SlotEvent.NO_ROOM: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
     },
     SlotPhase.ENDING: {
         SlotEvent.STOP: (SlotPhase.ENDING, ()),
-        SlotEvent.OVER: (SlotPhase.GONE, (InSlot.REPORT_END,)),
+        SlotEvent.OVER: (SlotPhase.GONE, (SlotEffect.REPORT_END,)),
     },
     SlotPhase.GONE: dict.fromkeys(SlotEvent, (SlotPhase.GONE, ())),
 }

@@ -75,7 +75,7 @@ class Journal:
             return
         group = b"\n".join(self._pending) + b"\n"
         try:
-            self._mend()
+            self._drop_partial_line()
             self._write(group)
         except OSError as error:
             # A partly written group must not stay in front of its repetition.
@@ -155,7 +155,7 @@ class Journal:
         while view:
             view = view[os.write(self._file, view) :]
 
-    def _mend(self) -> None:
+    def _drop_partial_line(self) -> None:
         """Remove an incomplete last line, which would swallow the next one."""
         if self._is_torn:
             os.ftruncate(self._file, self._written)

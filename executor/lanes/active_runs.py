@@ -26,7 +26,7 @@ from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import ActiveRun, Reporting, StartReports
 from warren.executor.processes.endings import Stop, cut_off, killed, returned
 from warren.executor.processes.interface import SlotPool
-from warren.executor.run_life import LIFE, Do, Event, Phase
+from warren.executor.run_life import LIFE, Effect, Event, Phase
 
 #: The most reserved runs of one lane.
 RESERVED_DEPTH = 8
@@ -146,26 +146,26 @@ class ActiveRuns:
         )
         #: Whether running runs are left to the next process.
         self.is_leaving = False
-        self._effects: dict[Do, Callable[[ActiveRun], None]] = {
-            Do.STOP_WAITING: self._stop_waiting,
-            Do.RECORD_START: self._record_start,
-            Do.START_ONCE_DURABLE: self._start_once_durable,
-            Do.START_ONCE_WRITTEN: self._start_once_written,
-            Do.ENTER_SLOT: self._enter_slot,
-            Do.RUN_IN_LANE: self._run_in_lane,
-            Do.NOTE_START: self._note_start,
-            Do.WAIT_AGAIN: self._wait_again,
-            Do.QUEUE_AGAIN: self._queue_again,
-            Do.MARK_STOPPING: self._mark_stopping,
-            Do.STOP_IN_SLOT: self._stop_in_slot,
-            Do.DROP_FROM_LANE: self._drop_from_lane,
-            Do.LEAVE_UNSTARTED: self._leave_unstarted,
-            Do.LEAVE_LANE: self._leave_lane,
-            Do.REPORT_STOP: self._report_stop,
-            Do.REPORT_SLOT_GONE: self._report_slot_gone,
-            Do.REPORT_FAULT: self._report_fault,
-            Do.REPORT_END: self._report_end,
-            Do.RECORD_CLOSED: self._record_closed,
+        self._effects: dict[Effect, Callable[[ActiveRun], None]] = {
+            Effect.STOP_WAITING: self._stop_waiting,
+            Effect.RECORD_START: self._record_start,
+            Effect.START_ONCE_DURABLE: self._start_once_durable,
+            Effect.START_ONCE_WRITTEN: self._start_once_written,
+            Effect.ENTER_SLOT: self._enter_slot,
+            Effect.RUN_IN_LANE: self._run_in_lane,
+            Effect.NOTE_START: self._note_start,
+            Effect.WAIT_AGAIN: self._wait_again,
+            Effect.QUEUE_AGAIN: self._queue_again,
+            Effect.MARK_STOPPING: self._mark_stopping,
+            Effect.STOP_IN_SLOT: self._stop_in_slot,
+            Effect.DROP_FROM_LANE: self._drop_from_lane,
+            Effect.LEAVE_UNSTARTED: self._leave_unstarted,
+            Effect.LEAVE_LANE: self._leave_lane,
+            Effect.REPORT_STOP: self._report_stop,
+            Effect.REPORT_SLOT_GONE: self._report_slot_gone,
+            Effect.REPORT_FAULT: self._report_fault,
+            Effect.REPORT_END: self._report_end,
+            Effect.RECORD_CLOSED: self._record_closed,
         }
 
     # -- what is here -------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class ActiveRuns:
         while self.free_slots and (trigger := self._lanes.next()) is not None:
             is_reserved = self._reservations.is_durable(trigger.run_id)
             event = Event.LET_GO_RESERVED if is_reserved else Event.LET_GO
-            self._happens(event, self._runs[trigger.run_id])
+            self._apply(event, self._runs[trigger.run_id])
         self._launch_reserved()
         self._reservations.renew()
 
@@ -294,13 +294,13 @@ class ActiveRuns:
 
     def _launch(self, run: ActiveRun) -> None:
         self._starting_count -= 1
-        self._happens(Event.DURABLE if self._slots.free else Event.SLOT_GONE, run)
+        self._apply(Event.DURABLE if self._slots.free else Event.SLOT_GONE, run)
 
     def moved(self, run_id: int, event: Event) -> None:
         """Record a slot's event about a run: STARTED, REACHED, NOT_BEGUN or HANDED_BACK."""
         run = self._runs.get(run_id)
         if run is not None:
-            self._happens(event, run)
+            self._apply(event, run)
         elif event is not Event.STARTED:
             self._log.error("unknown_run_reached", run_id=run_id)
 
@@ -316,7 +316,7 @@ class ActiveRuns:
             self._log.error("unknown_run_finished", run_id=end.run_id)
             return
         run.end = end
-        self._happens(Event.ENDED, run)
+        self._apply(Event.ENDED, run)
         if on_recorded is not None:
             self._commits.when_durable(on_recorded)
 
@@ -335,7 +335,7 @@ class ActiveRuns:
 
     def stop(self, run_id: int, why: Words) -> bool:
         """End a run, KILLED for this reason; return False if it is not here."""
-        run = self._in_hand(run_id)
+        run = self._reclaim(run_id)
         if run is not None:
             self._stop(run, killed(why))
         return run is not None
@@ -356,20 +356,20 @@ class ActiveRuns:
         """Report every waiting run as not started, unless its process may have begun it."""
         self._slots.recall_all()
         for run_id in self.waiting_ids():
-            run = self._in_hand(run_id)
+            run = self._reclaim(run_id)
             if run is not None and run.phase is Phase.WAITING:
                 self._stop(run, returned(why))
 
     def forget_closed(self, run_ids: set[int]) -> None:
         """Drop those of these runs that wait: the schedulers have ended them already."""
         for run_id in run_ids:
-            run = self._in_hand(run_id)
+            run = self._reclaim(run_id)
             if run is not None and run.phase is Phase.WAITING:
-                self._happens(Event.CLOSED, run)
+                self._apply(Event.CLOSED, run)
 
     # -- the table ----------------------------------------------------------------------------
 
-    def _happens(self, event: Event, run: ActiveRun) -> None:
+    def _apply(self, event: Event, run: ActiveRun) -> None:
         run.phase, effects = LIFE[run.phase][event]
         if run.phase is Phase.GONE:
             del self._runs[run.trigger.run_id]
@@ -378,9 +378,9 @@ class ActiveRuns:
 
     def _stop(self, run: ActiveRun, stop: Stop) -> None:
         run.stop = run.stop or stop
-        self._happens(Event.STOP, run)
+        self._apply(Event.STOP, run)
 
-    def _in_hand(self, run_id: int) -> ActiveRun | None:
+    def _reclaim(self, run_id: int) -> ActiveRun | None:
         """Take a run back from its process; return it unless it has ended, or has begun there."""
         run = self._runs.get(run_id)
         is_here = run is not None and self._slots.recall(run_id) and self._runs.get(run_id) is run
@@ -411,10 +411,10 @@ class ActiveRuns:
         except Exception as error:  # noqa: BLE001 - the run ends with the reason
             self._log.exception("run_start_failed", run_id=trigger.run_id, job_id=trigger.job_id)
             run.fault = Why.START_FAILED(fault=str(error))
-            self._happens(Event.NOT_TAKEN, run)
+            self._apply(Event.NOT_TAKEN, run)
 
     def _run_in_lane(self, run: ActiveRun) -> None:
-        self._lanes.go_on(run.trigger.job_id, run.trigger.run_id)
+        self._lanes.advance(run.trigger.job_id, run.trigger.run_id)
 
     def _note_start(self, run: ActiveRun) -> None:
         run.started_at_ms = self._clock.now_ms()

@@ -237,7 +237,7 @@ class Lanes:
                 lane.is_queued = True
                 self._ready_lanes[min(trigger.priority, LOW)].appendleft(lane)
 
-    def go_on(self, job_id: int, run_id: int) -> None:
+    def advance(self, job_id: int, run_id: int) -> None:
         """Record that a waiting run is running, in the place of one that has ended."""
         lane = self._lanes[job_id]
         lane.running[run_id] = lane.waiting[run_id]

@@ -55,7 +55,7 @@ from warren.executor.processes.job_process import EarlyRuns, JobProcess, Process
 from warren.executor.processes.pool import IdleLimit, Pool
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
-from warren.executor.run_life import SLOT_LIFE, Event, InSlot, SlotEvent
+from warren.executor.run_life import SLOT_LIFE, Event, SlotEffect, SlotEvent
 from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
 
 #: Seconds between two checks of log sizes and idle processes.
@@ -173,29 +173,29 @@ class SlotRuns:
             host=Host(),
         )
         self._early_runs = EarlyRuns(
-            notes_folder, options.batch_seconds, partial(self._happens, SlotEvent.NOT_BEGUN)
+            notes_folder, options.batch_seconds, partial(self._apply, SlotEvent.NOT_BEGUN)
         )
         self.pool = Pool(loop, supervisor, options, self._early_runs, idle_limit, of_process)
         #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
-        self._effects: dict[InSlot, Callable[[SlotRun], None]] = {
-            InSlot.START_TIMER: self._start_timer,
-            InSlot.REPORT_STARTED: self._report_started,
-            InSlot.REPORT_STARTED_SOON: self._report_started_soon,
-            InSlot.TAKE_SLOT: self._take_slot,
-            InSlot.FORGET: self._forget,
-            InSlot.GIVE_BACK: self._give_back,
-            InSlot.REST_PROCESS: self._rest_process,
-            InSlot.REACH_NEXT: self._reach_next,
-            InSlot.REPORT_REACHED: self._report_reached,
-            InSlot.WAIT_FOR_EXIT: self._wait_for_exit,
-            InSlot.ASK_TO_EXIT: self._ask_to_exit,
-            InSlot.END_PROCESS: self._end_process,
-            InSlot.LEAVE_QUEUE: self._leave_queue,
-            InSlot.WAIT_FOR_ROOM: self._wait_for_room,
-            InSlot.PLACE_AGAIN: self._place_again,
-            InSlot.END_SOON: self._end_soon,
-            InSlot.REPORT_END: self._report_end,
+        self._effects: dict[SlotEffect, Callable[[SlotRun], None]] = {
+            SlotEffect.START_TIMER: self._start_timer,
+            SlotEffect.REPORT_STARTED: self._report_started,
+            SlotEffect.REPORT_STARTED_SOON: self._report_started_soon,
+            SlotEffect.TAKE_SLOT: self._take_slot,
+            SlotEffect.FORGET: self._forget,
+            SlotEffect.GIVE_BACK: self._give_back,
+            SlotEffect.REST_PROCESS: self._rest_process,
+            SlotEffect.REACH_NEXT: self._reach_next,
+            SlotEffect.REPORT_REACHED: self._report_reached,
+            SlotEffect.WAIT_FOR_EXIT: self._wait_for_exit,
+            SlotEffect.ASK_TO_EXIT: self._ask_to_exit,
+            SlotEffect.END_PROCESS: self._end_process,
+            SlotEffect.LEAVE_QUEUE: self._leave_queue,
+            SlotEffect.WAIT_FOR_ROOM: self._wait_for_room,
+            SlotEffect.PLACE_AGAIN: self._place_again,
+            SlotEffect.END_SOON: self._end_soon,
+            SlotEffect.REPORT_END: self._report_end,
         }
 
     def __len__(self) -> int:
@@ -228,21 +228,21 @@ class SlotRuns:
     def start(self, run: SlotRun, followers: Sequence[SlotRun]) -> None:
         """Give a run a slot and a process, which may be assigned some followers early."""
         self._runs[run.trigger.run_id] = run
-        self._happens(self.pool.place(run, followers), run)
+        self._apply(self.pool.place(run, followers), run)
         for follower in followers:
             if follower.process is not None:
-                self._happens(SlotEvent.ASSIGNED_EARLY, follower)
+                self._apply(SlotEvent.ASSIGNED_EARLY, follower)
 
     def refuse(self, run: SlotRun, why: Reason) -> None:
         """Give a run a slot in which it fails soon."""
         self._runs[run.trigger.run_id] = run
         run.exit = Exit(failure=why)
-        self._happens(SlotEvent.UNPLACED, run)
+        self._apply(SlotEvent.UNPLACED, run)
 
     def place_waiting(self) -> None:
         """Fork processes for the runs that wait for one while there is room."""
         for run, event in self.pool.place_waiting():
-            self._happens(event, run)
+            self._apply(event, run)
 
     def stop(self, run_id: int, stop: Stop, grace_seconds: float) -> bool:
         """End a run; return whether it is still there, to finish soon."""
@@ -279,7 +279,7 @@ class SlotRuns:
         process.pid = forked.pid
         if process.run is not None:
             process.run.forked_at_ms = forked.started_at_ms
-            self._happens(SlotEvent.FORKED, process.run)
+            self._apply(SlotEvent.FORKED, process.run)
 
     def _on_answer(self, process: JobProcess, answer: frames.FromJobProcess) -> None:
         run = process.run
@@ -299,7 +299,7 @@ class SlotRuns:
         elif run is not None and run.trigger.run_id == answer.run_id:
             self._report_started(run)  # the answer may arrive before `Forked`
             run.result = answer
-            self._happens(self._answered(process, answer), run)
+            self._apply(self._answered(process, answer), run)
 
     def _wait_for(self, run: SlotRun, process: JobProcess, call: frames.Await) -> None:
         """Tell a run how its call has ended; until then, it leaves its slot to others."""
@@ -350,7 +350,7 @@ class SlotRuns:
         if error:
             for run in self.pool.take_all_waiting():
                 run.exit = Exit(failure=Why.ZYGOTE_GONE(fault=error))
-                self._happens(SlotEvent.EXITED, run)
+                self._apply(SlotEvent.EXITED, run)
         self._on_change()
 
     def _on_stuck(self, process: JobProcess) -> None:
@@ -380,28 +380,28 @@ class SlotRuns:
                 event = SlotEvent.EXITED_IDLE  # idle or spare, it died just as it got this run
             else:
                 event = SlotEvent.EXITED
-            self._happens(event, run)
+            self._apply(event, run)
         while self._early_runs.has_next(process):
             # It has begun them, and their answers were lost.
             follower = self._reach_next_of(process)
             follower.exit = exit_
             self._events.moved(follower.trigger.run_id, Event.REACHED)
-            self._happens(SlotEvent.EXITED, follower)
+            self._apply(SlotEvent.EXITED, follower)
 
     def _reach_next_of(self, process: JobProcess) -> SlotRun:
         run = self._early_runs.reach_next(process)
-        self._happens(SlotEvent.REACHED, run)
+        self._apply(SlotEvent.REACHED, run)
         return run
 
     def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
         if run.stop is None:
             self._early_runs.recall(run.process)  # it may have ended, or not begun: then it is GONE
             run.stop, run.grace_seconds = stop, grace_seconds
-            self._happens(SlotEvent.STOP, run)
+            self._apply(SlotEvent.STOP, run)
 
     # -- the table ----------------------------------------------------------------------------
 
-    def _happens(self, event: SlotEvent, run: SlotRun) -> None:
+    def _apply(self, event: SlotEvent, run: SlotRun) -> None:
         run.phase, effects = SLOT_LIFE[run.phase][event]
         for effect in effects:
             self._effects[effect](run)
@@ -476,14 +476,14 @@ class SlotRuns:
         if self.pool.make_room(run):
             run.detach()
         else:
-            self._happens(SlotEvent.EXITED, run)
+            self._apply(SlotEvent.EXITED, run)
 
     def _place_again(self, run: SlotRun) -> None:
         run.detach()
-        self._happens(self.pool.place(run), run)
+        self._apply(self.pool.place(run), run)
 
     def _end_soon(self, run: SlotRun) -> None:
-        self._loop.call_soon(self._happens, SlotEvent.OVER, run)
+        self._loop.call_soon(self._apply, SlotEvent.OVER, run)
 
     def _report_end(self, run: SlotRun) -> None:
         """Report the end of a run whose processes are all gone."""

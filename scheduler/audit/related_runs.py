@@ -171,7 +171,7 @@ def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, i
         own = [run for run in runs if run.rerun_of is None]
         for tick, runs_of_tick in groupby(own, tick_of):
             _judge(tick, list(runs_of_tick), first_runs, since_ms, is_repeated=bool(repeats))
-        if repeats and (heads := _heads_of_mended(runs, since_ms)):
+        if repeats and (heads := _heads_of_reruns(runs, since_ms)):
             first_runs.required[heads] = scheduled_at
     return first_runs
 
@@ -193,7 +193,7 @@ def _judge(
         first_runs.required[first.id,] = tick.scheduled_at
 
 
-def _heads_of_mended(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:
+def _heads_of_reruns(runs: list[TickRun], since_ms: int) -> tuple[int, ...]:
     """Return first runs, one of which must have started children; empty if no re-run had to."""
     runs.sort(key=lambda run: (run.shard_index, run.origin_id, run.attempt))
     newest = {run.shard_index: run for run in runs}.values()

@@ -20,7 +20,7 @@ from warren.scheduler.commands.job_edits import (
     is_to_start,
     state_of,
 )
-from warren.scheduler.commands.schedule_changes import ScheduleChanges, ToCome, starts_anew
+from warren.scheduler.commands.schedule_changes import ScheduleChanges, ToCome, restarts_schedule
 from warren.scheduler.commands.script_commands import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
 from warren.scheduler.jobs.audit_records import record_of, record_of_children, record_of_fields
@@ -300,7 +300,7 @@ class JobChanges:
             edits = [self._edit_of(job, spec, moves=moves) for job, spec in wanted]
             real = [edit for edit in edits if edit.words]
             before = [record_of_fields(session, edit.job, edit.fields) for edit in real]
-            changed = [edit.job for edit in real if _makes_anew(edit)]
+            changed = [edit.job for edit in real if _changes_run_data(edit)]
             zones = self._schedules.zones(session, changed)
             for edit in real:
                 apply_script(session, edit.job, edit.spec, who=self._who, now_ms=now_ms)
@@ -315,12 +315,12 @@ class JobChanges:
                 self._carry_out(session, edit, record, now_ms)
             alike = [edit.job for edit in real if edit.is_to_record]
             self._schedules.record_texts(session, alike, now_ms)
-            expecting = [edit.job.id for edit in real if _is_watched_anew(edit)]
+            expecting = [edit.job.id for edit in real if _restarts_watch(edit)]
             watches.look_soon(session, expecting, since_ms=now_ms)
             planned_runs.give_payloads(
                 session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
             )
-            self._make_anew(session, changed, zones)
+            self._recompute_runs(session, changed, zones)
             self._count_going(session, real, now_ms)
         return _counted(edits, *gone)
 
@@ -341,7 +341,9 @@ class JobChanges:
             planned_runs.lock_due(session, [job.id for job in taking], now_ms=now_ms)
             count_going(session, taking, now_ms=now_ms)
 
-    def _make_anew(self, session: Session, jobs_: Sequence[Job], zones: Mapping[int, str]) -> None:
+    def _recompute_runs(
+        self, session: Session, jobs_: Sequence[Job], zones: Mapping[int, str]
+    ) -> None:
         """Update the dates and params of the schedule's planned runs.
 
         They were planned in these zones, by job.
@@ -352,7 +354,7 @@ class JobChanges:
         apps = app_names_for(session, changed.values())
         calendars = calendars_for_runs(session, changed.values())
 
-        def made(job_id: int, tick: int) -> planned_runs.Made:
+        def made(job_id: int, tick: int) -> planned_runs.Computed:
             job = changed[job_id]
             run = run_of(
                 job,
@@ -364,9 +366,9 @@ class JobChanges:
                 calendars=calendars,
             )
             check_made(run)
-            return planned_runs.Made(run.run_date, run.param)
+            return planned_runs.Computed(run.run_date, run.param)
 
-        planned_runs.make_anew(session, changed, made, kinds=BY_SCHEDULE)
+        planned_runs.recompute(session, changed, made, kinds=BY_SCHEDULE)
 
     def _edit_of(self, job: Job, spec: JobSpec, *, moves: bool = False) -> Edit:
         edit = edit_of(job, spec, moves=moves)
@@ -454,16 +456,16 @@ def _counted(
 def _anchor_of(edit: Edit) -> int:
     """Return a tick of a fixed rate that keeps its rhythm; 0 if the schedule starts again."""
     is_rate = edit.spec.schedule_kind == FixedRate.kind and edit.job.is_enabled == 1
-    return edit.job.next_tick_at if is_rate and not starts_anew(edit.job, edit.spec) else 0
+    return edit.job.next_tick_at if is_rate and not restarts_schedule(edit.job, edit.spec) else 0
 
 
-def _is_watched_anew(edit: Edit) -> bool:
+def _restarts_watch(edit: Edit) -> bool:
     """Whether an edit changes a job's expectations or its due times."""
     changes = edit.reschedules or any(field.name in ("expect", "timezone") for field in edit.fields)
     return changes and bool(edit.job.expect or any(field.name == "expect" for field in edit.fields))
 
 
-def _makes_anew(edit: Edit) -> bool:
+def _changes_run_data(edit: Edit) -> bool:
     """Whether an edit may change the dates or params of the job's runs."""
     dates = any(field.kind.group == "run_date" for field in edit.fields)
     return dates or bool(edit.job.param_template or edit.spec.param_template)

@@ -262,7 +262,7 @@ class ScheduleChanges:
             ticks = self.read(session, facts_of(spec, self.zone(session, spec.timezone)))
             due_ms = max(now_ms, ticks.due_at(job.id, run.tick))
             has_it = ticks.next_after(run.tick - 1, run.tick) == run.tick
-            if not has_it or starts_anew(job, spec):
+            if not has_it or restarts_schedule(job, spec):
                 result.cancelled[run.id] = job.id
             elif due_ms != run.due_at:
                 result.moved[run.id] = due_ms
@@ -402,7 +402,7 @@ def _by_app(jobs: Iterable[Job], numbers: Mapping[int, int]) -> Counter[int]:
     return sums
 
 
-def starts_anew(job: Job, spec: JobSpec) -> bool:
+def restarts_schedule(job: Job, spec: JobSpec) -> bool:
     """Whether a spec's schedule counts from its start instead of from the stored one's ticks.
 
     A fixed rate continues if its period and beginning are the same, whatever else narrows or moves

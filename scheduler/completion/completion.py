@@ -104,7 +104,7 @@ class Completion:
         now_ms = self._now_ms()
         successes, rest = complete_simple_successes(session, ends, now_ms)
         judged = complete_by_row(session, rest, now_ms)
-        judged.won = [_unasked(won) for won in judged.won]
+        judged.won = [_without_kill_request(won) for won in judged.won]
         known = _jobs_to_run(session, judged.won)
         failures = _failures_before(session, judged.won)
         unsuccessful = [row for row, end in judged.won if end.status is not RunStatus.SUCCEEDED]
@@ -202,7 +202,7 @@ def _failures_before(session: Session, won: Sequence[Won]) -> dict[int, FailedRu
     return ticks.failures_before(session, unwanted) if unwanted else {}
 
 
-def _unasked(won: Won) -> Won:
+def _without_kill_request(won: Won) -> Won:
     """Return the end of a flow whose time was over as one that nobody asked for."""
     if won.end.status is RunStatus.TIMED_OUT and is_flow(won.row):
         return won._replace(row=won.row._replace(kill_requested_at=None))

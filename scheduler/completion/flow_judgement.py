@@ -48,14 +48,14 @@ class NodeEnd:
     """What became of a node; `reason` says why it did not succeed, or why it has no result.
 
     `results` are those of its runs, in the order of their shards, and `result` what is kept of
-    them. `is_told`: if it failed, the end of its run has raised the alarm.
+    them. `is_reported`: if it failed, the end of its run has raised the alarm.
     """
 
     outcome: Outcome
     reason: Explanation = _NOTHING
     result: str | None = None
     results: tuple[str | None, ...] = ()
-    is_told: bool = True
+    is_reported: bool = True
 
     def kept(self, *, is_list: bool) -> "NodeEnd":
         """Return the end with the result that is kept: a list, or that of its only run."""
@@ -129,8 +129,8 @@ class JudgedFlow:
         graph: its graph.
         fired: the nodes that begin, by id, and their runs.
         over: the rows of the nodes that are over now.
-        retold: the rows of nodes that were bypassed, with the reason that they have now.
-        untold: of those, the ones whose failure no run tells: id, name and reason.
+        updated: the rows of nodes that were bypassed, with the reason that they have now.
+        unreported: of those, the ones whose failure no run tells: id, name and reason.
         end: how the flow ended; None = a node is open.
 
     Args:
@@ -156,8 +156,8 @@ class JudgedFlow:
         self.run = run
         self.fired: list[tuple[int, list[NewRun]]] = []
         self.over: list[dict[str, Any]] = []
-        self.retold: list[dict[str, Any]] = []
-        self.untold: list[tuple[int, str, str]] = []
+        self.updated: list[dict[str, Any]] = []
+        self.unreported: list[tuple[int, str, str]] = []
         self.graph = graph
         self._nodes = {state.node: state for state in nodes}
         self._planner = planner
@@ -202,14 +202,14 @@ class JudgedFlow:
             self._ended[name] = end
             if self._values is not None:
                 self._values[name] = _value(end)
-            self.retold.append({"id": state.id, "reason": end.reason.text, "why": end.reason.why})
+            self.updated.append({"id": state.id, "reason": end.reason.text, "why": end.reason.why})
 
     def _begin(self, node: Node) -> Outcome | None:
         """Make the runs of a node; return its outcome if it is over without one."""
         state = self._nodes[node.name]
         job = self._planner.job(state.job_id)
         if job is None:
-            gone = NodeEnd(Outcome.FAILED, explanation(Why.JOB_DELETED()), is_told=False)
+            gone = NodeEnd(Outcome.FAILED, explanation(Why.JOB_DELETED()), is_reported=False)
             return self._note(node.name, gone)
         try:
             # Read only for nodes that name something.
@@ -283,8 +283,8 @@ class JudgedFlow:
     def _note(self, name: str, end: NodeEnd) -> Outcome:
         """Note that a node is over."""
         self._ended[name] = end
-        if end.outcome is Outcome.FAILED and not end.is_told:
-            self.untold.append((self._nodes[name].id, name, end.reason.text))
+        if end.outcome is Outcome.FAILED and not end.is_reported:
+            self.unreported.append((self._nodes[name].id, name, end.reason.text))
         if self._values is not None:
             self._values[name] = _value(end)
         self.over.append(

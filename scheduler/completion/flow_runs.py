@@ -116,7 +116,7 @@ def store_node_alarms(
 
     Their jobs are gone, and whom they would tell with them. None if the flow is to be killed.
     """
-    failed = [flow for flow in flows if flow.untold and flow.run.kill_requested_at is None]
+    failed = [flow for flow in flows if flow.unreported and flow.run.kill_requested_at is None]
     if not failed:
         return
     jobs = alarms.job_targets(session, {flow.run.job_id for flow in failed})
@@ -124,7 +124,7 @@ def store_node_alarms(
         run, job = flow.run, jobs.get(flow.run.job_id)
         if job is None:
             continue
-        for node_id, name, reason in flow.untold:
+        for node_id, name, reason in flow.unreported:
             is_handled = flow.graph.is_handled(name)
             if run.retries_left and not is_handled:
                 continue
@@ -373,7 +373,7 @@ class FlowRuns:
         )
         over = [row for flow in judged for row in flow.over]
         flow_nodes.end(session, sorted(over, key=lambda row: int(row["id"])))
-        flow_nodes.tell_anew(session, [row for flow in judged for row in flow.retold])
+        flow_nodes.update_reasons(session, [row for flow in judged for row in flow.updated])
         store_node_alarms(session, judged, self._alarm_defaults, now_ms=now_ms)
         for flow in judged:
             if flow.end is not None and flow.run.status not in FINAL:

@@ -362,7 +362,7 @@ class Planner:
         else:
             batch.skips += skips
             pairs = zip(skips, plan.skips, strict=True)
-            batch.reported += [skip for skip, decided in pairs if decided.is_told]
+            batch.reported += [skip for skip, decided in pairs if decided.is_reported]
         _advance(job, plan, schedule, batch)
 
     def _write_stops(

@@ -139,7 +139,7 @@ class RouteResolver:
             shard_index=row.shard_index,
         )
         if not request.candidates:
-            request = replace(request, nobody=_nobody(facts, need, meant, wanted))
+            request = replace(request, nobody=_why_none(facts, need, meant, wanted))
         if router.needs_slots:
             request = replace(request, free_slots=_free_slots(facts, among, able))
         if router.probe is None:
@@ -190,7 +190,9 @@ class RouteResolver:
             raise RouteFailed(str(error)) from error
 
 
-def _nobody(facts: ClaimFacts, need: Need, meant: Sequence[str], wanted: Collection[str]) -> Words:
+def _why_none(
+    facts: ClaimFacts, need: Need, meant: Sequence[str], wanted: Collection[str]
+) -> Words:
     """Return why no executor is suitable: what the online ones lack, or that the app is offline."""
     online = ", ".join(address for address in meant if not wanted or address in wanted)
     if not online:

@@ -323,10 +323,10 @@ class RunRouting:
         code = None if isinstance(words, str) else words.code
         alike = (row.kind, row.starts, row.retries_left, wanted, code, str(words))
         if alike not in self._explanations:
-            self._explanations[alike] = self._explain_anew(row, choice)
+            self._explanations[alike] = self._new_explanation(row, choice)
         return self._explanations[alike]
 
-    def _explain_anew(self, row: PlannedRun, choice: Choice) -> Explanation:
+    def _new_explanation(self, row: PlannedRun, choice: Choice) -> Explanation:
         wanted = row.wanted_addresses
         named = (Why.WANTED(addresses=wanted),) if wanted else ()
         return explanation(

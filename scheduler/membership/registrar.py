@@ -78,7 +78,7 @@ class ExecutorQueues:
         with self._lock:
             self._missing.add((app, address))
 
-    def forget_what_is_gone(self) -> None:
+    def forget_missing(self) -> None:
         """Forget the declarations of queues that may be gone; restore everything else at once.
 
         A broker that has lost its data has no exchange, and a deleted exchange takes its bindings
@@ -289,7 +289,7 @@ class Registrar:
 
     def run_round(self, now_ms: int) -> float:
         """Answer the heartbeats that wait; return the seconds until the next round."""
-        self._queues.forget_what_is_gone()
+        self._queues.forget_missing()
         with self._lock:
             greetings = self._waiting.take()
         welcome: list[Heartbeat] = []

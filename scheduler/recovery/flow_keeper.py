@@ -124,4 +124,4 @@ def _ends_of(session: Session, left: Sequence[NodeState]) -> dict[int, NodeEnd]:
     known = ticks.own_attempts(session, of_nodes.values())
     gone = NodeEnd(Outcome.FAILED, explanation(Why.NODE_RUNS_GONE()))
     ends |= {node_id: gone for node_id, tick in of_nodes.items() if tick not in known}
-    return {node_id: replace(end, is_told=False) for node_id, end in ends.items()}
+    return {node_id: replace(end, is_reported=False) for node_id, end in ends.items()}

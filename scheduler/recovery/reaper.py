@@ -168,9 +168,9 @@ class Reaper:
         # The queue is the holder's, and the holder's journal knows more than we do.
         if holder is not None and self._roster.standing(app, address, holder) is not Standing.DEAD:
             return False
-        return not self._is_heard_by_others(boot, now_ms)
+        return not self._is_seen_by_others(boot, now_ms)
 
-    def _is_heard_by_others(self, boot: Boot, now_ms: int) -> bool:
+    def _is_seen_by_others(self, boot: Boot, now_ms: int) -> bool:
         """Whether the registry shows a recent heartbeat of the boot that holds the address.
 
         Another scheduler may have admitted an executor, and sent it runs, before this one did.

@@ -66,7 +66,7 @@ class Skip:
     is_caught_up: bool = False
 
     @property
-    def is_told(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether nothing replaces them, so that an alarm must be raised."""
         return self.reason.code is Why.MISFIRED and not self.is_caught_up
 

@@ -188,7 +188,7 @@ def end(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
     return update_each(session, FlowNode, rows, guard=Guard(_IS_OPEN)) if rows else 0
 
 
-def tell_anew(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
+def update_reasons(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
     """Set the `reason` and `why` of nodes that were bypassed."""
     return update_each(session, FlowNode, rows, guard=Guard(_IS_BYPASSED)) if rows else 0
 

@@ -133,17 +133,17 @@ def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload)
     return modify_by_ids(session, Run, sorted(run_ids), statement)
 
 
-class Made(NamedTuple):
+class Computed(NamedTuple):
     """The columns of a planned run that are computed from its tick."""
 
     run_date: date | None
     param: str
 
 
-def make_anew(
+def recompute(
     session: Session,
     job_ids: Collection[int],
-    made: Callable[[int, int], Made],
+    made: Callable[[int, int], Computed],
     *,
     kinds: Iterable[Kind],
 ) -> None:
@@ -151,7 +151,7 @@ def make_anew(
     planned = select(Run.id, Run.job_id, Run.scheduled_at).where(
         Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
     )
-    alike: dict[Made, list[int]] = defaultdict(list)
+    alike: dict[Computed, list[int]] = defaultdict(list)
     for chunk in chunks(job_ids):
         for run_id, job_id, tick in session.execute(planned.where(Run.job_id.in_(chunk))):
             alike[made(job_id, tick)].append(run_id)

@@ -6,10 +6,10 @@ import pytest
 from warren.executor.run_life import (
     LIFE,
     SLOT_LIFE,
-    Do,
+    Effect,
     Event,
-    InSlot,
     Phase,
+    SlotEffect,
     SlotEvent,
     SlotPhase,
 )
@@ -19,9 +19,9 @@ Table = Mapping[Any, Mapping[Any, tuple[Any, Sequence[Any]]]]
 TABLES = pytest.mark.parametrize(
     ("table", "phases", "firsts", "events", "effects"),
     [
-        (LIFE, Phase, {Phase.WAITING}, Event, Do),
+        (LIFE, Phase, {Phase.WAITING}, Event, Effect),
         # A run is assigned early when another is given to a process.
-        (SLOT_LIFE, SlotPhase, {SlotPhase.QUEUED}, SlotEvent, InSlot),
+        (SLOT_LIFE, SlotPhase, {SlotPhase.QUEUED}, SlotEvent, SlotEffect),
     ],
     ids=["executor", "slot"],
 )
@@ -70,7 +70,7 @@ def test_a_run_can_be_stopped_as_long_as_it_is_there() -> None:
 
 
 def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
-    leave = {Do.DROP_FROM_LANE, Do.LEAVE_LANE, Do.LEAVE_UNSTARTED}
+    leave = {Effect.DROP_FROM_LANE, Effect.LEAVE_LANE, Effect.LEAVE_UNSTARTED}
 
     assert [
         (phase, event)
@@ -80,7 +80,7 @@ def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
 
 
 def test_a_run_that_leaves_its_slot_has_ended_or_goes_back() -> None:
-    leave = {InSlot.REPORT_END, InSlot.GIVE_BACK, InSlot.FORGET}
+    leave = {SlotEffect.REPORT_END, SlotEffect.GIVE_BACK, SlotEffect.FORGET}
 
     assert [
         (phase, event)
@@ -94,5 +94,5 @@ def test_whatever_a_process_does_not_begin_any_more_is_no_end() -> None:
     assert [
         phase
         for phase, event, _, effects in rows(SLOT_LIFE)
-        if event is SlotEvent.NOT_BEGUN and InSlot.REPORT_END in effects
+        if event is SlotEvent.NOT_BEGUN and SlotEffect.REPORT_END in effects
     ] == []

@@ -248,7 +248,7 @@ def test_job_whose_run_was_assigned_early_starts_no_other() -> None:
 
     assert early == [2]
     assert take_all(lanes) == [4]
-    lanes.go_on(2, 2)
+    lanes.advance(2, 2)
     assert take_all(lanes) == []
     lanes.finish(2, 2)
     assert take_all(lanes) == [3]
@@ -514,7 +514,7 @@ def test_run_that_a_process_went_on_with_runs_in_the_place_of_the_one_before() -
     assert [found.run_id for found in lanes.following(1, 7)] == [2, 3]
 
     lanes.finish(1, 1)
-    lanes.go_on(1, 2)
+    lanes.advance(1, 2)
 
     assert take_all(lanes) == []
     assert lanes.waiting_count == 1
@@ -528,7 +528,7 @@ def test_run_that_is_given_back_waits_in_its_old_place() -> None:
         lanes.offer(trigger(run_id))
     take_all(lanes)
     lanes.finish(1, 1)
-    lanes.go_on(1, 2)
+    lanes.advance(1, 2)
 
     lanes.give_back(trigger(2))
 

@@ -86,7 +86,7 @@ def test_ticks_over_the_limit_are_skipped_as_one_group_up_to_now() -> None:
     [skip] = got.skips
     assert (skip.from_ms - NOW, skip.to_ms - NOW, skip.count) == (-570_000, -30_000, 10)
     assert str(skip.reason) == "misfired, 570.0 s late; policy DO_NOTHING"
-    assert skip.is_told
+    assert skip.is_reported
     assert fired(got) == []
 
 
@@ -100,7 +100,7 @@ def test_the_last_tick_runs_as_itself_within_the_limit_and_those_before_it_are_s
     [skip] = got.skips
     assert (skip.from_ms - NOW, skip.to_ms - NOW, skip.count) == (-570_000, -90_000, 9)
     assert str(skip.reason) == "570.0 s late; a later one ran instead"
-    assert not skip.is_told
+    assert not skip.is_reported
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_nightly_tick_runs_up_to_its_limit_and_not_a_millisecond_longer(
     got = plan(NIGHTLY, watermark=tick - 1, now_ms=tick + 13_000, late_limit_ms=limit_ms)
 
     assert [fire.scheduled_at_ms for fire in got.fires] == [tick] * runs
-    assert [(skip.from_ms, skip.is_told) for skip in got.skips] == [(tick, True)] * (not runs)
+    assert [(skip.from_ms, skip.is_reported) for skip in got.skips] == [(tick, True)] * (not runs)
 
 
 def test_group_holds_the_ticks_that_are_less_than_five_seconds_late_too() -> None:
@@ -132,7 +132,7 @@ def test_fire_once_now_runs_the_last_missed_tick_and_skips_the_others() -> None:
     assert got.fires == (Fire(NOW - 30_000, NOW, Kind.MISFIRE),)
     [skip] = got.skips
     assert (skip.from_ms - NOW, skip.to_ms - NOW, skip.count) == (-570_000, -90_000, 9)
-    assert not skip.is_told
+    assert not skip.is_reported
 
 
 def test_fire_once_now_is_due_now_and_keeps_its_tick() -> None:
@@ -360,7 +360,7 @@ def test_the_newest_missed_ticks_are_caught_up_as_many_and_as_old_as_the_job_say
     assert caught_up(by_age) == [(-98_000, -58_000, 5, False), (-48_000, -8_000, 5, True)]
     assert caught_up(every) == [(-98_000, -8_000, 10, True)]
     assert caught_up(none) == [(-98_000, -8_000, 10, False)]
-    assert [skip.is_told for skip in by_number.skips] == [True, False]
+    assert [skip.is_reported for skip in by_number.skips] == [True, False]
     assert str(every.skips[0].named(71).reason) == "98.0 s late; backfill 71 runs it"
 
 
@@ -420,4 +420,4 @@ def test_a_fixed_delay_has_nothing_to_catch_up() -> None:
         **CATCH_UP | {"anchor_ms": late},
     )
 
-    assert [skip.is_told for skip in got.skips] == [True]
+    assert [skip.is_reported for skip in got.skips] == [True]
