@@ -67,6 +67,8 @@ def begin(
     next_id = (max(used, found_id) // LEFT_OUT + 2) * LEFT_OUT
     session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=next_id))
     now_ms = session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one()
+    # An id that was given out twice says that the counter had been there again.
+    found_id = twice_id if is_twice else found_id
     epoch = EpochRow(max(int(now_ms), began_at + 1), cause, told_by, found_id, next_id)
     session.add(Epoch(**epoch._asdict()))
     return epoch

@@ -177,8 +177,7 @@ class Roster:
                 f"{member.app}/{member.address}"
                 for member in self._members.values()
                 if member.heartbeat is not None
-                and member.heartbeat.last_run_id is None
-                and self.needs_identities
+                and self._is_outdated(member.heartbeat)
                 and self._standing_of(member) is Standing.ALIVE
             )
 
@@ -293,7 +292,7 @@ class Roster:
     def _note(self, member: Member, heartbeat: Heartbeat) -> None:
         member.seen_at, member.heartbeat = self._clock(), _bounded(heartbeat)
         member.returns_seconds = min(heartbeat.returns_seconds, RETURN_LIMIT_SECONDS)
-        if not heartbeat.draining:
+        if not heartbeat.draining and not self._is_outdated(heartbeat):
             self._use(member)
 
     def _use(self, member: Member) -> None:
@@ -316,11 +315,14 @@ class Roster:
             return True
         return self._catalogues.has(catalogue, need) is not False
 
+    def _is_outdated(self, heartbeat: Heartbeat) -> bool:
+        return self.needs_identities and heartbeat.last_run_id is None
+
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat
         if heartbeat is None or heartbeat.draining or member.gone:
             return False
-        if self.needs_identities and heartbeat.last_run_id is None:
+        if self._is_outdated(heartbeat):
             return False
         if (member.app, member.address, member.boot_id) in self._drained:
             return False

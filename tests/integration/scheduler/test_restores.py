@@ -4,12 +4,17 @@ import pytest
 from sqlalchemy import delete, update
 
 from tests.support.acting import acting
-from tests.support.cluster import Cluster, on_memory
+from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from warren.scheduler.alarms.channels.message import MessageContext, message
+from warren.scheduler.alarms.events import AlarmTargets, from_text
+from warren.scheduler.alarms.watches import EpochWatch
+from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.membership.roster import Roster
 from warren.sql.alarms import incidents
 from warren.sql.engine import SeenIds
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
-from warren.sql.models import Run, Sequence
+from warren.sql.models import Alarm, Run, Sequence
 from warren.sql.run_status import RunStatus
 
 RUNS = 20
@@ -59,6 +64,8 @@ def test_after_a_restore_each_run_has_a_result_of_its_own(
     assert more > LEFT_OUT
     [epoch] = cluster.database.read(all_epochs)
     assert epoch.cause == Cause.EXECUTOR
+    [audited] = audit(cluster.database, since_ms=0, until_ms=2**53, timezone="UTC").epochs
+    assert is_noticed or audited.again
 
 
 @on_memory
@@ -75,3 +82,27 @@ def test_a_database_that_has_gone_back_opens_an_incident_until_somebody_has_seen
     assert (opened.rule, opened.app, opened.job) == ("database", None, None)
     assert opened.closed_at is None
     assert (closed.id, closed.closed_by, closed.acked_by) == (opened.id, "SEEN", "ops")
+
+
+@on_memory
+def test_each_app_gets_one_alarm_of_a_database_that_has_gone_back(cluster: Cluster) -> None:
+    cluster.database.begin_epoch(Cause.RESTORED, told_by="ann")
+    due = {"schedule_kind": "CRON", "schedule_value": "0 0 9 * * ?", "enabled": True}
+    for name in (APP, "second"):
+        cluster.add_app(name)
+        cluster.job(f"daily of {name}", app=name, **due)
+    targets = AlarmTargets(emails=("ops@example.org",))
+    watches = [
+        EpochWatch(database=cluster.database, roster=Roster(lambda: 0.0), defaults=targets)
+        for _ in range(2)
+    ]
+
+    for watch in watches:
+        watch.run_round(cluster.now_ms())
+
+    stored = cluster.database.read(lambda session: session.query(Alarm).all())
+    said = [message(from_text(alarm.content), MessageContext("UTC")) for alarm in stored]
+    assert [each.subject for each in said] == [
+        f"[warren] {app}: the database has gone back" for app in (APP, "second")
+    ]
+    assert "(told by ann)" in said[0].text

@@ -6,7 +6,7 @@ from sqlalchemy.orm import Session
 
 from tests.support.sql_rows import all_runs, new_run, plan, statements, ticks
 from warren.sql import epochs
-from warren.sql.engine import Database
+from warren.sql.engine import Database, SeenIds
 from warren.sql.epochs import LEFT_OUT, Cause, EpochRow
 from warren.sql.errors import RunIdTaken
 from warren.sql.ids import SMALLEST_BLOCK, RunIds, has_gone_back, take_block
@@ -43,6 +43,20 @@ def test_some_taken_ids_among_free_ones_cost_no_due_time(database: Database) -> 
 
     assert len(all_runs(database)) == 705
     assert len(begun(database)) == 1
+
+
+def test_taken_ids_are_told_although_the_counter_has_passed_them_again(database: Database) -> None:
+    plan(database, *ticks(5))
+    turn_back(database, 3)
+    database.seen_ids = SeenIds()
+    ids = RunIds(database)
+    ids.reserve()
+
+    database.write(lambda session: planning.plan(session, ticks(4, job_id=2), ids))
+
+    assert len(all_runs(database)) == 9
+    [epoch] = begun(database)
+    assert (epoch.cause, epoch.found_id) == (Cause.COUNTER, 3)
 
 
 def test_a_due_time_that_has_its_row_is_no_sign_of_anything(database: Database) -> None:

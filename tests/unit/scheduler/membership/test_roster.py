@@ -234,6 +234,24 @@ def test_absence_counts_from_when_an_executor_last_took_triggers(
     assert roster.absent_seconds("demo") == 4
 
 
+def test_an_executor_of_0_1_0_counts_as_absent_once_runs_need_identities(
+    roster: Roster, clock: MovedClock
+) -> None:
+    join(roster)
+    live(roster, clock, 60, beat())
+    assert roster.outdated() == []
+    roster.needs_identities = True
+
+    live(roster, clock, 4, beat())
+
+    assert roster.absent_seconds("demo") == 4
+    assert roster.routable("demo") == {}
+    assert roster.outdated() == ["demo/one"]
+    roster.hear(beat(last_run_id=0))
+    assert roster.absent_seconds("demo") == 0
+    assert roster.outdated() == []
+
+
 def test_absence_counts_from_a_goodbye(roster: Roster, clock: MovedClock) -> None:
     live(roster, clock, 60)
     join(roster)
