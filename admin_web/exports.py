@@ -179,8 +179,6 @@ class ListFiles:
         return answer("runs", _RUN, self._pages(read))
 
     def apps(self, app_ids: frozenset[int] | None) -> Response:
-        """Export apps by name."""
-
         def read(
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
@@ -201,7 +199,6 @@ class ListFiles:
         return answer("apps", _APP, self._pages(read))
 
     def users(self, wanted: UserFilter) -> Response:
-        """Export users by name."""
         names = {
             app_id: name for name, app_id in self._services.database.read(apps.ids_by_name).items()
         }

@@ -100,7 +100,6 @@ def weekday_names() -> list[str]:
 
 @cache
 def zones() -> frozenset[str]:
-    """Return the names of all time zones."""
     return frozenset(available_timezones())
 
 

@@ -584,7 +584,6 @@ class MemoryTransport:
         only_asks: bool = False,  # noqa: ARG002 - the interface's
         silent_seconds: float | None = None,  # noqa: ARG002 - the interface's
     ) -> MemoryPublisher:
-        """Return a running publisher."""
         publisher = MemoryPublisher(self._core, self._user)
         self._clients.append(publisher)
         return publisher
@@ -607,7 +606,6 @@ class MemoryTransport:
         *,
         answer_seconds: float | None = None,  # noqa: ARG002 - answers come at once
     ) -> MemoryAdmin:
-        """Return an admin."""
         admin = MemoryAdmin(self._core)
         self._clients.append(admin)
         return admin

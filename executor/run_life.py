@@ -38,7 +38,6 @@ class Phase(Enum):
 
     @property
     def has_slot(self) -> bool:
-        """Whether a slot has it."""
         return self in {Phase.RUNNING, Phase.STOPPING}
 
 

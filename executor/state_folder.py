@@ -43,7 +43,6 @@ class StateFolder:
 
     @property
     def journal_path(self) -> Path:
-        """The path of the journal, a file in this folder."""
         return self.path / "journal"
 
     @property

@@ -28,7 +28,6 @@ class Resolver:
         return self._read(lambda session: job_names.find(session, name, self._app_ids).id)
 
     def app(self, name: str) -> int:
-        """Return the id of an app."""
         return self._read(lambda session: apps.find(session, name, self._app_ids).id)
 
     def executor(self, name: str) -> int:
@@ -39,11 +38,9 @@ class Resolver:
         )
 
     def user(self, name: str) -> int:
-        """Return the id of a user."""
         return self._read(lambda session: users.find(session, name).id)
 
     def token(self, name: str) -> int:
-        """Return the id of a token."""
         token = self._read(lambda session: tokens.by_name(session, name))
         if token is None:
             raise NotFound(LookupFailure.NO_TOKEN_NAMED, name=name)

@@ -33,12 +33,10 @@ class Counters:
         self._counts: Counter[str] = Counter()
 
     def count(self, name: str, by: int = 1) -> None:
-        """Add to a counter."""
         with self._lock:
             self._counts[name] += by
 
     def all(self) -> dict[str, int]:
-        """Return all counters by name."""
         with self._lock:
             return dict(self._counts)
 

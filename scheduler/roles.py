@@ -155,7 +155,6 @@ class RoleLoops:
         return self.add(name, run_round, longest_seconds=NAP_SECONDS, awake=awake)
 
     def start(self) -> None:
-        """Begin."""
         for loop in self._loops:
             loop.start()
 

@@ -71,7 +71,6 @@ class Duration(click.ParamType):  # type: ignore[type-arg] # not generic in olde
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Return seconds."""
         try:
             seconds = read_duration(str(value))
         except ValueError as error:

@@ -45,7 +45,6 @@ class ErrorReport:
 
 @singledispatch
 def report_of(error: Exception) -> ErrorReport:
-    """Return the report of an error, by its type."""
     return _unexpected(error)
 
 

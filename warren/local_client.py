@@ -33,7 +33,6 @@ def open_client(settings: Settings) -> Iterator[LocalClient]:
 
 
 def client_on(database: Database, settings: Settings) -> LocalClient:
-    """Return a client for an open database."""
     return LocalClient(database, Commands(context_on(database, settings)), Resolver(database))
 
 

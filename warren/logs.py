@@ -51,7 +51,6 @@ class BoundedFile:
         self._file = path.open("ab", buffering=0)
 
     def write(self, text: str) -> None:
-        """Write a text in one piece."""
         with self._lock:
             if self._file.tell() >= self._limit:
                 self._restart()
@@ -81,7 +80,6 @@ class _LossyStream:
         self._stream = stream
 
     def write(self, text: str) -> None:
-        """Write a text if possible."""
         with contextlib.suppress(OSError):
             self._stream.write(text)
 

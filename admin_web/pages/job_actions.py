@@ -182,7 +182,6 @@ class JobActions:
 
     @route("/jobs/start", Right.OPERATE, methods=("POST",))
     def start(self) -> Response | str:
-        """Start jobs' schedules."""
         if bulk.is_about_all():
             return ask_about_all(BulkAction.START)
         started, wrong = self._each(self._commands.jobs.start, self._chosen())
@@ -192,7 +191,6 @@ class JobActions:
 
     @route("/jobs/stop", Right.OPERATE, methods=("POST",))
     def stop(self) -> Response | str:
-        """Stop jobs' schedules."""
         if bulk.is_about_all():
             return ask_about_all(BulkAction.STOP)
         began_at, chosen = self._services.now_ms(), self._chosen()

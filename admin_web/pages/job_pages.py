@@ -287,7 +287,6 @@ class JobDetails:
 
     @property
     def calendar(self) -> str:
-        """The calendar of its schedule."""
         return self.spec.schedule_options.calendar
 
     @property

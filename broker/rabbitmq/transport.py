@@ -368,7 +368,6 @@ class Subscription:
         self._trouble = ""
 
     def start(self, connection: Any) -> None:
-        """Start on a new connection."""
         self._connection = connection
         self._open()
 

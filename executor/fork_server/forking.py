@@ -63,7 +63,6 @@ class Child:
             os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
-        """Close the pidfd."""
         os.close(self.pidfd)
 
     def _reap(self, options: int) -> int | None:

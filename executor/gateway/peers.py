@@ -93,7 +93,6 @@ class Signatures:
         self._seen: dict[str, float] = {}
 
     def sign(self, app: str, body: bytes) -> str:
-        """Return the signature of a handover."""
         at = f"{time.time():.3f}"
         return f"{at},{_signature(self._keys[app].of(app)[0], at, body).decode()}"
 

@@ -101,7 +101,6 @@ class Tallies:
         return self._tallies.setdefault(job_id, JobTally(job_id=job_id, name=name))
 
     def exists(self, job_id: int) -> bool:
-        """Whether a job exists."""
         return job_id in self._names
 
     def all(self) -> list[JobTally]:

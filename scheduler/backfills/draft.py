@@ -86,7 +86,6 @@ class Draft:
         return []
 
     def row(self, backfill_id: int, *, by: str, now_ms: int) -> Backfill:
-        """Return its row."""
         request = self.request
         return Backfill(
             id=backfill_id,

@@ -230,7 +230,6 @@ class _Cost:
         self._left, self._half, self._least = rounds, rounds // 2, 0
 
     def begin(self) -> None:
-        """Begin with an event."""
         self._least = max(0, self._left - self._half)
 
     def spend(self, rounds: int) -> None:

@@ -39,8 +39,6 @@ class Span:
 
 
 class SpanExporter(Protocol):
-    """A receiver of spans."""
-
     def export(self, spans: Sequence[Span]) -> None:
         """Take spans, to send them later on a best effort."""
 

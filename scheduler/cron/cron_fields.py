@@ -196,7 +196,6 @@ class NthWeekday:
     nth: int
 
     def days(self, first_weekday: int, length: int) -> Iterable[int]:
-        """Return the day, if there is one."""
         day = (self.weekday - first_weekday) % _WEEK + 1 + (self.nth - 1) * _WEEK
         return [day] if day <= length else []
 

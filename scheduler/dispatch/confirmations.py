@@ -55,7 +55,6 @@ class Confirmations:
         self.awake = WakeUp()
 
     def add(self, batch: TriggerBatch) -> None:
-        """Add a published batch."""
         with self._changed:
             self._on_the_way.append(batch)
         self.awake.set()

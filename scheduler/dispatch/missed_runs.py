@@ -76,7 +76,6 @@ class Pauses:
         return due_times(pauses.held_by_apps(self._over))
 
     def missed_of(self, app_id: int) -> list[DueSpan]:
-        """Return the spans of one app."""
         return [span for span in self.missed if span.app_id == app_id]
 
     def missed_by(self, app_id: int, due_at: int) -> MissedBy:

@@ -59,7 +59,6 @@ class Destinations:
         return self._roster.absent_seconds(app)
 
     def facts(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimFacts:
-        """Return the facts that a claim decides on."""
         listed, route, _ = self._settings(app_id)
         return ClaimFacts(
             app_id=app_id,

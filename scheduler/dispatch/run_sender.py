@@ -64,7 +64,6 @@ Age: TypeAlias = tuple[int, int]
 
 
 def is_flow(row: PlannedRun, scripts: Mapping[int, Script | None]) -> bool:
-    """Whether a run is that of a flow."""
     script = scripts.get(row.script_version) if row.script_version is not None else None
     return script is not None and script.language == FLOW_TYPE.lower()
 

@@ -94,7 +94,6 @@ class Decider:
     def make(
         cls, session: Session, items: ImportItems, *, source: str, overwrite: bool
     ) -> "Decider":
-        """Return the decider for these items."""
         highest_app, highest_job = origins.highest_ids(session)
         return cls(
             source=source,

@@ -68,7 +68,6 @@ class Finding:
 
 
 def counted(findings: Iterable[Finding]) -> dict[Verdict, int]:
-    """Return the number of findings by verdict."""
     counts = Counter(finding.verdict for finding in findings)
     return {verdict: counts[verdict] for verdict in Verdict}
 

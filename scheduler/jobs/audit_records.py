@@ -92,7 +92,6 @@ def record_of_fields(session: Session, job: Job, fields: Iterable[Field]) -> dic
 
 
 def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
-    """Return the record of a job's children."""
     return {_COLUMNS["child_ids"]: child_links.joined(job_ids)}
 
 

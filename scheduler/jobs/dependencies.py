@@ -109,7 +109,6 @@ class KnownJobs:
         return flow_links.all_flows(self._session)
 
     def nodes(self, flow_ids: Iterable[int]) -> dict[int, set[int]]:
-        """Return the stored nodes of these flows."""
         return flow_links.nodes_of(self._session, self.stored_flows.intersection(flow_ids))
 
     def flows(self, job_ids: Iterable[int]) -> set[int]:

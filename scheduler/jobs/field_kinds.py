@@ -36,11 +36,9 @@ class Text:
     is_secret: bool = False
 
     def stored(self, value: Any) -> Any:
-        """Return the stored form of a value."""
         return value
 
     def value(self, stored: Any) -> Any:
-        """Return the value of a stored form."""
         return stored or ""
 
     def shown(self, value: Any) -> str:
@@ -88,7 +86,6 @@ class Secret(Text):
         return value or None
 
     def value(self, _stored: str | None) -> str:
-        """Return nothing."""
         return ""
 
     def change(self, _before: str, after: str) -> tuple[str, str]:
@@ -106,7 +103,6 @@ class Texts(Text):
         return ",".join(value)
 
     def value(self, stored: str | None) -> tuple[str, ...]:
-        """Return the separate texts."""
         return tuple(text for text in (stored or "").split(",") if text)
 
     def shown(self, value: Sequence[str]) -> str:
@@ -160,11 +156,9 @@ class Number(Text):
     unit: str = ""
 
     def value(self, stored: int) -> int:
-        """Return the stored number."""
         return stored
 
     def shown(self, value: int) -> str:
-        """Return the number with its unit."""
         if not self.unit:
             return str(value)
         return f"{value} {self.unit}" if value else "none"
@@ -184,7 +178,6 @@ class Share(Text):
         return round(value * 100)
 
     def value(self, stored: int) -> float:
-        """Return the share of a row."""
         return stored / 100
 
     def shown(self, value: float) -> str:
@@ -206,7 +199,6 @@ class Expected(Text):
         return value.to_json()
 
     def value(self, stored: str | None) -> Expectations:
-        """Return the expectations in a row."""
         return Expectations.from_json(stored)
 
     def change(self, before: Expectations, after: Expectations) -> tuple[str, str]:
@@ -256,7 +248,6 @@ class Options(Text):
         return value.to_json()
 
     def value(self, stored: str | None) -> ScheduleOptions:
-        """Return the options in a row."""
         return ScheduleOptions.from_json(stored)
 
     def shown(self, value: ScheduleOptions) -> str:

@@ -65,7 +65,6 @@ class Dated(Protocol):
 
 
 def run_date_rule(job: Dated, calendars: Calendars) -> RunDateRule:
-    """Return the rule for the dates of a job's runs."""
     return RunDateRule(
         job.run_date_days,
         job.run_date_months,

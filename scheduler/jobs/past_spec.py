@@ -19,7 +19,6 @@ from warren.sql.registry import apps
 
 
 def app_spec(app: App) -> AppSpec:
-    """Return the spec of a stored app."""
     return AppSpec(
         name=app.name,
         title=None if app.title == app.name else app.title,
@@ -79,7 +78,6 @@ def undone(record: Record, later: Iterable[Record]) -> dict[str, Any]:
 
 
 def child_ids(record: Record) -> list[int]:
-    """Return the ids of the children in a record."""
     return [
         int(child_id)
         for child_id in str(record.get(CHILDREN) or "").split(",")

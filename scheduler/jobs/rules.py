@@ -174,7 +174,6 @@ def _of_kinds(spec: JobSpec, added_routes: Sequence[str]) -> Iterator[Problem]:
 
 
 def _of_kind(field: Field, value: Any, added_routes: Sequence[str]) -> Iterator[Problem]:
-    """Yield the problems of a value by the kind of its field."""
     kind, what, at = field.kind, FieldName(field.name), field.pointer
     if isinstance(kind, Choice):
         known = (*kind.known, *added_routes) if what == "route" else kind.known

@@ -69,8 +69,6 @@ _TYPE_PREFIX = "GLUE_"
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """One version of a script."""
-
     language: str
     source: str
 

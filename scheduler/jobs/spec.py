@@ -187,7 +187,6 @@ class JobSpec:
 
     @property
     def alarm(self) -> AlarmTargets:
-        """Its alarm targets."""
         return AlarmTargets(
             emails=self.alarm_emails,
             webhook=self.alarm_webhook,
@@ -197,7 +196,6 @@ class JobSpec:
 
     @property
     def webhook(self) -> RunWebhook:
-        """Its webhook for the ends of runs."""
         return RunWebhook(url=self.webhook_url, when=self.webhook_when)
 
     @property

@@ -87,7 +87,6 @@ class TypedParams:
         return cls({app: [described] for app in apps})
 
     def of(self, app: str, handler: str) -> HandlerSchemas:
-        """Return the schemas of a handler."""
         schemas: dict[str, None] = {}
         is_complete = True
         online = self._catalogues_of.get(app, ())

@@ -139,7 +139,6 @@ class KnownLimits:
 
     @classmethod
     def read(cls, session: Session, also: Iterable[LimitSpec] = ()) -> "KnownLimits":
-        """Return all limits."""
         stored = map(spec_of, limits.all_named(session))
         return cls({spec.name: spec for spec in (*stored, *also)})
 

@@ -66,7 +66,6 @@ class LimitWaits:
 
     @property
     def job_ids(self) -> Collection[int]:
-        """The jobs that wait."""
         return self._full.keys()
 
     def put(self, app_id: int, full: Mapping[int, FullLimit]) -> None:

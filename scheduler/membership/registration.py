@@ -31,7 +31,6 @@ class AppSettings:
         self._read_at = float("-inf")
 
     def __call__(self, app_id: int) -> RoutingSettings:
-        """Return an app's settings."""
         now = self._clock()
         if now - self._read_at >= READ_SECONDS:
             self._settings = self._database.read(apps.routing_settings)

@@ -278,7 +278,6 @@ class Roster:
             return None if member is None else member.boot_id
 
     def members(self) -> list[tuple[Member, Standing]]:
-        """Return every member with its standing."""
         with self._lock:
             return [(member, self._standing_of(member)) for member in self._members.values()]
 

@@ -259,7 +259,6 @@ def _busy(answer: IdleBeatAnswer, why: Words, rank: int | None = None) -> ProbeA
 
 
 def _reasons(answer: Answer) -> dict[str, Reason]:
-    """Return the reasons in an answer, by their texts."""
     whys = answer.whys[:WHYS_READ] if isinstance(answer, IdleBeatAnswer) else ()
     return {str(reason): reason for reason in map(from_json, whys) if reason is not None}
 

@@ -90,7 +90,6 @@ class RouteRequest:
         return tuple(address for address in self.wanted if address in self.addresses)
 
     def with_probes(self, probes: Mapping[str, ProbeAnswer]) -> "RouteRequest":
-        """Return the request with these answers."""
         return replace(self, probes=probes)
 
 

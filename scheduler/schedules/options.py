@@ -122,7 +122,6 @@ class ScheduleOptions:
         return json.dumps(said, sort_keys=True, separators=(",", ":")) if said else None
 
     def by_rule(self, rule: int) -> "ScheduleOptions":
-        """Return the same options with a rule."""
         if rule == self.rule:
             return self
         return replace(self, rule=rule) if self or rule > 1 else _FIRST_RULE
@@ -153,7 +152,6 @@ class ScheduleOptions:
 
     @property
     def opening(self) -> Window | None:
-        """Its window."""
         return Window.read(self.window) if self.window else None
 
     @property

@@ -56,7 +56,6 @@ class OneTime(SingleTick):
         return cls((at - _EPOCH) // _MILLISECOND)
 
     def tick(self, _anchor_ms: int) -> int | None:
-        """Return the instant."""
         return self.at_ms
 
 
@@ -88,7 +87,6 @@ class NoSchedule(SingleTick):
         return {}
 
     def tick(self, _anchor_ms: int) -> int | None:
-        """Return None."""
         return None
 
 
@@ -180,7 +178,6 @@ class FixedDelay(SingleTick):
         return f"{value} s after the end of its run"
 
     def tick(self, anchor_ms: int) -> int | None:
-        """Return the anchor."""
         return anchor_ms
 
     def start(self, now_ms: int) -> tuple[int, int | None]:
@@ -281,7 +278,6 @@ class UnixCronSchedule(CronSchedule):
         return cron.pattern, cron.runs_after_gap
 
     def by_rule(self, rule: int) -> Self:
-        """Return the schedule by a rule."""
         return replace(self, cron=as_the_daemon(self.expression, self.cron)) if rule > 1 else self
 
     @classmethod

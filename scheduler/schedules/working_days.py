@@ -40,7 +40,6 @@ class CalendarVersion:
     names: Mapping[int, str] = field(default_factory=dict)
 
     def is_working(self, day: int) -> bool:
-        """Whether a day is a working day."""
         known = self.days.get(day)
         return (day + _FIRST_WEEKDAY) % _WEEK not in self.weekend if known is None else known
 

@@ -48,8 +48,6 @@ class Pack:
 
 
 class TriggerMessages:
-    """Makes messages from triggers."""
-
     def __init__(self, sealer: Sealer, capacity: Capacity) -> None:
         self._sealer = sealer
         self._capacity = capacity

@@ -97,7 +97,6 @@ class FlowView:
 
     @cached_property
     def by_name(self) -> Mapping[str, NodeView]:
-        """The nodes by name."""
         return {view.node: view for view in self.nodes}
 
     def edge(self, before: str, node: str) -> bool | None:

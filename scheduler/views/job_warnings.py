@@ -52,7 +52,6 @@ class HandlerCheck:
 
     @classmethod
     def read(cls, session: Session, apps: Collection[str], now_ms: int) -> "HandlerCheck":
-        """Return a check for jobs of these apps."""
         only = next(iter(apps)) if len(apps) == 1 else None
         rows = [
             row

@@ -98,7 +98,6 @@ def is_app_deleted_since(session: Session, app: str, entry: AuditEntry) -> bool:
 
 
 def deleted_app_ids(session: Session) -> Sequence[int]:
-    """Return the ids of apps that were deleted."""
     deleted = select(AuditEntry.object_id).where(AuditEntry.action == APP_DELETE)
     return session.execute(deleted).scalars().all()
 

@@ -27,7 +27,6 @@ def favourites(user_id: int) -> Select[int]:
 
 
 def is_favourite(session: Session, user_id: int, job_id: int) -> bool:
-    """Return whether a job is a favourite of a user."""
     return session.get(Favourite, (user_id, job_id)) is not None
 
 
@@ -72,7 +71,6 @@ def save_filter(session: Session, user_id: int, page: str, name: str, text: str)
 
 
 def forget_filter(session: Session, user_id: int, filter_id: int) -> None:
-    """Delete a filter of this user."""
     session.execute(
         delete(SavedFilter).where(SavedFilter.id == filter_id, SavedFilter.user_id == user_id)
     )

@@ -59,7 +59,6 @@ def of_user(session: Session, user: User) -> Sequence[SignIn]:
 
 
 def end(session: Session, user_id: int, sign_in_id: int) -> None:
-    """End one session of a user."""
     statement = delete(SignIn).where(SignIn.id == sign_in_id, SignIn.user_id == user_id)
     modify(session, statement)
 

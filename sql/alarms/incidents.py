@@ -22,8 +22,6 @@ DATABASE = "database"
 
 
 class ClosedBy(StrEnum):
-    """Why an incident closed."""
-
     #: The expectation was met.
     KEPT = "KEPT"
     STOPPED = "STOPPED"

@@ -38,7 +38,6 @@ class Group(NamedTuple):
 
     @staticmethod
     def of(alarm: Alarm) -> "Group":
-        """Return the group of an alarm."""
         return Group(alarm.job_id, alarm.app_id, alarm.channel, alarm.target_hash)
 
     def where(self) -> tuple[Any, ...]:

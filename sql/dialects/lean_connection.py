@@ -102,7 +102,6 @@ class LeanConnection(pymysql.connections.Connection):
         return self._answers.get(count, ())
 
     def remember(self, columns: Columns) -> None:
-        """Remember the columns of an answer."""
         if sum(map(len, self._answers.values())) >= ANSWERS_LIMIT:
             self._answers.clear()
         alike = self._answers.setdefault(len(columns.fields), [])
@@ -142,7 +141,6 @@ class LeanDialect(MySQLDialect_pymysql):
     supports_statement_cache = True
 
     def connect(self, *arguments: Any, **options: Any) -> Any:
-        """Return a new connection."""
         return LeanConnection(*arguments, **options)
 
 

@@ -87,5 +87,4 @@ def form_of(url: str) -> UrlForm | None:
 
 
 def file_url(path: Path) -> str:
-    """Return the URL of a database in a file."""
     return f"sqlite:///{path.absolute()}"

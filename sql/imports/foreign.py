@@ -41,7 +41,6 @@ class ForeignDatabase:
         self._database = Database(whole, pool_size=1, answer_seconds=ANSWER_SECONDS)
 
     def close(self) -> None:
-        """Close the connection."""
         self._database.close()
 
     def columns(self) -> dict[str, list[str]]:

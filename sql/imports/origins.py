@@ -185,7 +185,6 @@ def app_ids(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
 
 
 def apps(session: Session) -> dict[int, App]:
-    """Return all apps by id."""
     return {app.id: app for app in session.execute(select(App)).scalars()}
 
 

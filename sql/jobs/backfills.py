@@ -80,7 +80,6 @@ def lock_of_job(session: Session, job_id: int) -> Sequence[Backfill]:
 
 
 def by_key(session: Session, job_id: int, key: str) -> Backfill | None:
-    """Return the backfill of a job that has this key."""
     wanted = select(Backfill).where(Backfill.job_id == job_id, Backfill.key == key)
     return session.execute(wanted).scalar_one_or_none()
 

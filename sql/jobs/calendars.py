@@ -122,7 +122,6 @@ def users_to_plan(session: Session, name: str, *, lock: bool) -> list[CalendarUs
 
 
 def names(session: Session) -> list[str]:
-    """Return the names of all calendars."""
     named = select(CalendarRow.name).distinct().order_by(CalendarRow.name)
     return list(session.execute(named).scalars())
 

@@ -28,7 +28,6 @@ def set_nodes(session: Session, nodes: Mapping[int, Collection[int]]) -> None:
 
 
 def nodes_of(session: Session, flow_ids: Iterable[int]) -> dict[int, set[int]]:
-    """Return the jobs that are nodes of these flows."""
     by_flow: dict[int, set[int]] = defaultdict(set)
     for chunk in chunks(sorted(set(flow_ids))):
         rows = select(FlowJob.flow_id, FlowJob.job_id).where(FlowJob.flow_id.in_(chunk))
@@ -53,7 +52,6 @@ def flows_with(session: Session, job_ids: Iterable[int]) -> dict[int, set[int]]:
 
 
 def flows_among(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return which of these jobs are flows."""
     return {
         job_id
         for chunk in chunks(sorted(set(job_ids)))

@@ -165,7 +165,6 @@ def try_lock(session: Session, job_ids: Iterable[int]) -> set[int]:
 
 
 def app_ids(session: Session, job_ids: Iterable[int]) -> set[int]:
-    """Return the ids of the jobs' apps."""
     statement = select(Job.app_id).where(Job.id.in_(list(job_ids))).distinct()
     return set(session.execute(statement).scalars())
 
@@ -261,7 +260,6 @@ def without_rule(
 
 
 def is_any(session: Session) -> bool:
-    """Return whether there is any job."""
     return session.execute(select(Job.id).limit(1)).first() is not None
 
 

@@ -70,7 +70,6 @@ def with_started_jobs(session: Session, app_ids: Collection[int] | None) -> set[
 
 
 def started_jobs(session: Session, app: str, *, limit: int) -> list[RoutedJob]:
-    """Return started jobs of an app."""
     started = query(RoutedJob, Job, route=EFFECTIVE_ROUTE).join(App, App.id == Job.app_id)
     started = started.where(App.name == app, Job.is_enabled == 1).limit(limit)
     return fetch(session, RoutedJob, started)

@@ -75,8 +75,6 @@ class LedgerFilter:
 
 
 class LedgerJob(NamedTuple):
-    """A job on the ledger page."""
-
     id: int
     name: str
     app: str

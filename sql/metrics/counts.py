@@ -15,8 +15,6 @@ from warren.sql.run_status import RunStatus
 
 
 class Counted(StrEnum):
-    """What is counted."""
-
     #: Ended runs; the label is their status.
     RUNS = "runs"
     #: How long runs took, and how late they started. The label is the upper bound of a bucket in
@@ -86,7 +84,6 @@ def of_apps(session: Session) -> list[AppCount]:
 
 
 def app_names(session: Session) -> list[str]:
-    """Return the names of all apps."""
     return list(session.execute(select(App.name).order_by(App.name)).scalars())
 
 

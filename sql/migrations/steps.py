@@ -17,13 +17,11 @@ def add_column(table: str, column: Column[Any]) -> None:
 
 
 def create_table(table: str, *parts: Any, **options: Any) -> None:
-    """Create a table."""
     if table not in _look("get_table_names"):
         op.create_table(table, *parts, **options)
 
 
 def create_index(name: str, table: str, columns: list[str]) -> None:
-    """Create an index."""
     if name not in {found["name"] for found in _look("get_indexes", table)}:
         op.create_index(name, table, columns)
 

@@ -61,7 +61,6 @@ class RoutingSettings(NamedTuple):
 
 
 def routing_settings(session: Session) -> dict[int, RoutingSettings]:
-    """Return the settings of apps by app id."""
     rows = session.execute(
         select(App.id, App.address_type, App.address_list, App.route, has_unusual_priority())
     )

@@ -318,7 +318,6 @@ def read(session: Session) -> dict[tuple[str, str], int]:
 
 
 def is_known(session: Session, app: str, address: str) -> bool:
-    """Return whether an address is remembered."""
     return holder(session, DEPARTED, app, address) is not None
 
 

@@ -136,7 +136,6 @@ def of_days(
 
 
 def first_day(session: Session) -> date | None:
-    """Return the first day that has a report."""
     day: datetime | None = session.execute(select(func.min(DayReport.day))).scalar_one()
     return day.date() if day else None
 

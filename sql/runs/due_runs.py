@@ -18,8 +18,6 @@ from warren.sql.runs.run_rows import PlannedRun
 
 
 class RunOfJob(NamedTuple):
-    """The ids of a run and its job."""
-
     id: int
     job_id: int
 

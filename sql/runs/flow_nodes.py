@@ -112,7 +112,6 @@ def add(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def of_flows(session: Session, run_ids: Iterable[int]) -> dict[int, list[NodeState]]:
-    """Return the nodes of each of these runs of flows."""
     by_flow: dict[int, list[NodeState]] = defaultdict(list)
     for chunk in chunks(sorted(set(run_ids))):
         states = query(NodeState, FlowNode).where(FlowNode.flow_run_id.in_(chunk))
@@ -136,7 +135,6 @@ def stored(session: Session, flow_run_id: int) -> list[StoredNode]:
 
 
 def names(session: Session, node_ids: Iterable[int]) -> dict[int, str]:
-    """Return the names of nodes by id."""
     return {
         node_id: name
         for chunk in chunks(sorted(set(node_ids)))

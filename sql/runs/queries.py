@@ -121,7 +121,6 @@ def _was_routed(before_ms: int, now_ms: int) -> ColumnElement[bool]:
 
 
 def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
-    """Return runs by id."""
     return [
         row
         for chunk in chunks(run_ids)

@@ -56,7 +56,6 @@ class HasDueTime(Protocol):
 
 
 def due_time_of(run: HasDueTime) -> DueTime:
-    """Return the due time of a run."""
     return DueTime(run.job_id, run.scheduled_at)
 
 

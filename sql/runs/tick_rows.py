@@ -93,7 +93,6 @@ class DoubledAttempt(NamedTuple):
 
 
 def jobs(session: Session, job_id: int | None = None) -> list[AuditedJob]:
-    """Return all jobs, or one."""
     statement = query(AuditedJob, Job, name=App.name + "/" + Job.name)
     statement = statement.join(App, App.id == Job.app_id)
     if job_id is not None:

@@ -109,7 +109,6 @@ class HasTick(Protocol):
 
 
 def tick_of(run: HasTick) -> Tick:
-    """Return the tick of a run."""
     return Tick(run.job_id, run.scheduled_at, run.origin_id)
 
 

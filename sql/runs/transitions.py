@@ -36,7 +36,6 @@ def may_enter(entered: RunStatus) -> Guard:
 
 
 def status_in(statuses: Iterable[RunStatus]) -> Guard:
-    """Return the guard that a run is in one of these statuses."""
     names = ", ".join(f"'{status.value}'" for status in sorted(statuses))
     return Guard(f"{Run.status.expression} IN ({names})")
 

@@ -382,7 +382,6 @@ def _tables(place: str, rows: Mapping[str, Sequence[_Row]]) -> _Tables:
 
 
 def read_periodic_tasks(tables: _Tables, *, app: str, now_ms: int) -> ForeignJobs:
-    """Return the jobs made of periodic tasks."""
     tasks = {str(row["name"]): row for _, row in sorted(tables[_TASKS].items())}
 
     def read(key: str, row: _Row) -> JobSpec:

@@ -67,8 +67,6 @@ _CHARSETS = (b"UTF8", b"UTF8MB3", b"UTF8MB4", b"BINARY")
 
 
 class Kind(Enum):
-    """The kind of a token."""
-
     HEX = "hex"
     STRING = "string"
     NAME = "name"
@@ -85,7 +83,6 @@ class Token(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The token as text."""
         return self.value.decode(errors="replace")
 
     def is_word(self, *words: bytes) -> bool:
@@ -93,13 +90,10 @@ class Token(NamedTuple):
         return self.kind is Kind.WORD and self.value.upper() in words
 
     def is_sign(self, sign: bytes) -> bool:
-        """Whether it is this sign."""
         return self.kind is Kind.SIGN and self.value == sign
 
 
 class Tokens:
-    """Yields the tokens of a dump."""
-
     def __init__(self, data: Data, name: str) -> None:
         self._data = data
         self._name = name

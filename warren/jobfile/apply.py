@@ -108,7 +108,6 @@ def warnings_about(
 
 
 def changed_of(changes: Sequence[Change]) -> list[Change]:
-    """Return the changes that change anything."""
     return [change for change in changes if change.action is not ChangeAction.UNCHANGED]
 
 

@@ -91,7 +91,6 @@ def line_at(node: yaml.Node, field: str) -> Line:
 
 
 def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
-    """Return a list of texts."""
     return tuple(text(item, f"each of {what}") for item in items(node, what))
 
 

@@ -328,7 +328,6 @@ class LimitReader:
         self.lines: dict[str, Mapping[str, Line]] = {}
 
     def read(self, node: yaml.Node) -> None:
-        """Read one limit."""
         before = len(self._reader.wrong)
         fields = self._reader.fields(node, "a limit", tuple(_LIMIT_READS))
         if not isinstance(node, yaml.MappingNode):

@@ -33,7 +33,6 @@ class FileLock:
             raise CommandError(words) from error
 
     def release(self) -> None:
-        """Release the lock."""
         os.close(self._file)
 
 
@@ -80,7 +79,6 @@ class OpenHome:
         self.is_kept = True
 
     def __enter__(self) -> Self:
-        """Return the folder."""
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -122,7 +122,6 @@ def some_text(value: str) -> str:
 
 
 def folder(value: Any) -> Path:
-    """Return a path."""
     return Path(text()(value))
 
 
@@ -408,7 +407,6 @@ MEMORY_BROKER_REFUSED = (
 
 
 def secret_names() -> tuple[str, ...]:
-    """Return the names of the settings that are secrets."""
     return _SECRETS
 
 

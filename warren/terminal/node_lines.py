@@ -57,7 +57,6 @@ def registered_schedulers(database: Database) -> tuple[list[NodeView], int]:
 
 
 def is_scheduler_alive(database: Database) -> bool:
-    """Return whether any scheduler is alive."""
     return any(node.state is not ProcessState.SILENT for node in registered_schedulers(database)[0])
 
 

@@ -117,7 +117,6 @@ def warn(words: str) -> None:
 
 
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
-    """Return the lines of a table."""
     cells = [[visible(cell) for cell in row] for row in rows]
     widths = [_fitting(list(map(_columns, column))) for column in zip(headers, *cells, strict=True)]
     head = _line([_heading(header) for header in headers], widths, Screen(screen.width, False))

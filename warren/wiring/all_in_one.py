@@ -399,7 +399,6 @@ class Reloading:
         self._watch.start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._watch.stop()
 
     def _reload(self) -> None:
@@ -445,7 +444,6 @@ class SourceWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop watching."""
         self._stopping.set()
         if self._thread.ident is not None:
             self._thread.join()

@@ -111,7 +111,6 @@ def make_scheduler(
 
 
 def alarm_policy(settings: Settings) -> AlarmPolicy:
-    """Return the alarm settings."""
     return AlarmPolicy(
         defaults=AlarmTargets(
             emails=tuple(email for email in (settings.alarm_emails or "").split(",") if email),

@@ -229,12 +229,9 @@ class BulkJobCommands:
         self._runs = RunCommands(context)
 
     def start(self, job_ids: Sequence[int]) -> Iterator[Part]:
-        """Start schedules."""
         return _each(job_ids, lambda job_id: _switched(self._jobs.start(job_id)))
 
     def stop(self, job_ids: Sequence[int]) -> Iterator[Part]:
-        """Stop schedules."""
-
         def act(job_id: int) -> _Done:
             stopped = self._jobs.stop(job_id)
             return _Done(Outcome.DONE, stopped.cancelled) if stopped else _Done(Outcome.NOTHING)

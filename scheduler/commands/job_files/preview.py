@@ -197,7 +197,6 @@ def job_change(spec: JobSpec, applied: Applied, children: str | None, place: str
 
 
 def limit_changes(specs: Sequence[LimitSpec], actions: Sequence[ChangeAction]) -> list[Change]:
-    """Return the changes of limits."""
     return [
         Change(
             action=action,
@@ -285,7 +284,6 @@ class JobFilePreview:
         return preview
 
     def _apps(self, session: Session, file: JobFile) -> Preview:
-        """Return a preview of the apps alone."""
         actor = self._context.actor
         known = {app.name: app for app in job_file_rows.apps(session)}
         app_ids, changes = {}, []

@@ -15,7 +15,6 @@ _SHAPE = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{43}}[A-Za-z0-9]{{{_CHECK_LENGTH}}}
 
 
 def new_token() -> str:
-    """Return a new random token."""
     body = secrets.token_urlsafe(_RANDOM_BYTES)
     return f"{PREFIX}{body}{_check(body)}"
 

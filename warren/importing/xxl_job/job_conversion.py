@@ -220,8 +220,6 @@ class JobReading:
 
 @dataclass(slots=True)
 class _JobFindings:
-    """The findings about one job."""
-
     row: Row
     findings: list[Finding] = field(default_factory=list)
     reasons: list[Reason] = field(default_factory=list)

@@ -260,7 +260,6 @@ class Row:
     def finding(
         self, verdict: Verdict, column: str, words: str, value: str | None = None
     ) -> Finding:
-        """Return a finding about one of its columns."""
         shown = self.text(column) if value is None else value
         shown = shown if len(shown) <= SHOWN else shown[:SHOWN] + "…"
         return Finding(

@@ -53,7 +53,6 @@ class LiveSource:
         return self._database.rows(tables)
 
     def highest_run_id(self) -> int:
-        """Return the highest id of a run."""
         return self._database.highest_id(LOG)
 
     def runs(self, columns: list[str], since: datetime) -> Iterator[Values]:
@@ -113,13 +112,11 @@ class DumpSource:
         return str(self._path)
 
     def close(self) -> None:
-        """Close the file."""
         if isinstance(self._data, mmap.mmap):
             self._data.close()
         self._file.close()
 
     def columns(self) -> Mapping[str, list[str]]:
-        """Return the columns of each table."""
         return self._columns
 
     def rows(self, tables: Mapping[str, list[str]]) -> Mapping[str, list[Values]]:
