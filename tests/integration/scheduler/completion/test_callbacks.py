@@ -576,6 +576,28 @@ def test_the_result_of_another_run_of_the_same_id_is_refused(
 
 
 @on_memory
+def test_what_follows_a_run_is_planned_although_the_counter_went_back(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    def turn_back() -> None:
+        older = text("UPDATE warren_sequence SET next_id = 1")
+        cluster.database.write(lambda session: session.execute(older))
+
+    cluster.job("child")
+    run_id = begun(cluster, desk, retries=1, children=("child",))
+
+    turn_back()
+    desk.report(desk.finished(run_id, Outcome.FAILED))
+    [retry] = desk.take()
+    turn_back()
+    desk.report(desk.finished(retry.run_id))
+    [child] = desk.take()
+
+    assert [run.id for run in cluster.runs()] == sorted({run_id, retry.run_id, child.run_id})
+    assert child.kind == "PARENT"
+
+
+@on_memory
 def test_an_executor_that_knows_of_later_ids_moves_the_counter(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
