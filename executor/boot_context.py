@@ -25,7 +25,7 @@ class Limits:
     At most `waiting_runs` wait in all lanes, with `waiting_bytes` of triggers, and `lane_runs` in
     one. Up to `reserved_runs` are marked as starting in the journal before they get a slot.
 
-    At its end it waits `drain_seconds` for runs at work, `grace_seconds` and `proof_seconds` until
+    At its end it waits `drain_seconds` for running runs, `grace_seconds` and `proof_seconds` until
     the processes of stopped ones are gone, and `report_seconds` until its reports have arrived.
     """
 

@@ -15,7 +15,7 @@ from pathlib import Path
 _CGROUPS = Path("/sys/fs/cgroup")
 _OWN = Path("/proc/self/cgroup")
 _NO_LIMIT = "max"
-#: A limit as high as this means no limit: cgroups of version 1 have no other way to say so.
+#: A limit as high as this means no limit: cgroups of version 1 cannot express it otherwise.
 _NO_LIMIT_BYTES = 2**60
 #: How many processes are measured for their memory.
 _SAMPLE = 5

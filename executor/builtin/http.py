@@ -111,10 +111,10 @@ class _Exchange:
         self._client = client
 
     def run(self) -> Answer:
-        """Return the answer if it is a success.
+        """Return the answer if it succeeded.
 
         Raises:
-            JobFailed: it is none, or the request is wrong.
+            JobFailed: it did not, or the request is wrong.
 
         """
         request: httpx.Request | None = self._request()

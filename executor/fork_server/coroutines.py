@@ -14,7 +14,7 @@ from typing import Any
 from warren.executor.fork_server.termination import Termination
 from warren.executor.handlers.context import JobStopped
 
-#: How the threads are called in which the loop resolves names and calls what would block.
+#: The name of the threads in which the loop resolves names and makes blocking calls.
 _THREADS = "warren-loop"
 
 

@@ -32,14 +32,14 @@ QUIET_SECONDS = 0.01
 _FORK_LIMIT = 4
 #: Seconds until another spare follows one that died or could not be forked: at first, at most.
 BACKOFF_SECONDS = (0.1, 30.0)
-#: From this delay in seconds on it is reported: several have failed one after the other.
+#: From this delay in seconds on it is reported: several have failed in a row.
 _TOLD_SECONDS = 0.8
 #: What a spare answers once it has its order, before it acts on it.
 _TAKEN = b"taken"
 
 
 class Child:
-    """A process as the one that forked it holds it. Its pidfd is readable once it has ended."""
+    """A process as its parent holds it. Its pidfd is readable once it has ended."""
 
     __slots__ = ("_code", "pid", "pidfd")
 
@@ -127,8 +127,8 @@ class _Process(ForkProcess):
         self.action()
 
 
-#: Sizes of objects of which the gaps are filled, in bytes; how many that lie side by side show that
-#: there is none left, and how many are made at most.
+#: Sizes of objects whose gaps are filled, in bytes; how many adjacent ones show that no gap is
+#: left, and how many are made at most.
 _GAP_SIZES = range(48, 1_040, 16)
 _ENOUGH_SIDE_BY_SIDE, _FILLERS_LIMIT = 16, 600
 _fillers: list[bytes] = []
@@ -143,7 +143,7 @@ def settle_memory() -> None:
     # What was imported stays in memory that the children share: the collector, which would write to
     # it, never runs here, and children collect what they have made themselves.
     gc.disable()
-    # A child that looks up a method would otherwise give back the name that was noted there before.
+    # A child that looks up a method would otherwise release the name cached there before.
     sys._clear_type_cache()  # noqa: SLF001 - a documented function
     for size in _GAP_SIZES:
         _fillers.extend(_fill_gaps(size))
@@ -152,7 +152,7 @@ def settle_memory() -> None:
 def _fill_gaps(size: int) -> Iterator[bytes]:
     """Yield objects of this size, until they lie side by side.
 
-    So what is made after a fork lies together, not in the gaps that imports left on many pages.
+    So objects made after a fork lie together, not in the gaps that imports left on many pages.
     """
     last, row = 0, 0
     for _ in range(_FILLERS_LIMIT):
@@ -190,9 +190,8 @@ class Spare(NamedTuple):
 class Spares:
     """The spares of one zygote.
 
-    `start(link)` forks one that waits at its end of the link, `reap(process)` releases one that
-    has ended and returns its exit code. `on_failing(why, again_in)` is called when they fail one
-    after the other.
+    `start(link)` forks one that waits at its end of the link, `reap(process)` releases one that has
+    ended and returns its exit code. `on_failing(why, again_in)` is called when they keep failing.
     """
 
     def __init__(

@@ -105,9 +105,9 @@ class Forked(Frame, frozen=True, kw_only=True):
 class Exited(Frame, frozen=True, kw_only=True):
     """Job process `number` is gone, with everything it started.
 
-    `code` is negative for a signal. `error` says why the process never started, `why` is the reason
-    that it tells, `no_room` says that the host could not take another one; `survivors` names what
-    could not be killed, `left` the first of the `left_count` processes that it had left running.
+    `code` is negative for a signal. `error` says why the process never started, `why` is that
+    reason, `no_room` says that the host could not take another one; `survivors` names what could
+    not be killed, `left` the first of the `left_count` processes that it had left running.
     `is_untaken`: it ended before it took its first order, so nothing of a run has begun.
     """
 
@@ -123,7 +123,7 @@ class Exited(Frame, frozen=True, kw_only=True):
 
 
 class SparesFailing(Frame, frozen=True, kw_only=True):
-    """Spares fail one after the other; the next one follows in `again_in` seconds."""
+    """Spares keep failing; the next one follows in `again_in` seconds."""
 
     why: _Note
     again_in: float
@@ -156,7 +156,7 @@ class Run(Frame, frozen=True, kw_only=True):
 
 
 class Kept(Frame, frozen=True, kw_only=True):
-    """What a run has called, as its call of this number, cannot get lost any more."""
+    """The call of this number that a run made is durable."""
 
     run_id: int
     number: int

@@ -99,7 +99,7 @@ class Answers:
         self._channel = channel
         self._pid = os.getpid()
         self._writing, self._telling = threading.Lock(), threading.Lock()
-        #: The run that may tell how far it is, 0 = none, and when it last did.
+        #: The run that may report progress, 0 = none, and when it last did.
         self._run_id, self._told_at = 0, 0.0
         self.is_closed = False
 
@@ -117,7 +117,7 @@ class Answers:
         return partial(self._tell, run_id)
 
     def end_progress(self) -> None:
-        """Let no thread that a run has left tell how far that is: its result is the last word."""
+        """Stop threads that a run left behind from reporting its progress: its result is final."""
         with self._telling:
             self._run_id = 0
 
@@ -137,7 +137,7 @@ class Answers:
 class Orders:
     """Reads the channel of a job process.
 
-    A run that waits until its call is kept may meet orders for later runs, which are put by.
+    A run that waits until its call is kept may receive orders for later runs, which are queued.
     """
 
     def __init__(self, channel: int, answers: Answers, termination: Termination) -> None:
@@ -188,7 +188,7 @@ class Orders:
         return partial(self._result, frames.Await(run_id=run_id, number=number, job=name))
 
     def end_calls(self) -> None:
-        """Let no thread that a run has left call or wait for it, and read what comes later."""
+        """Stop threads that a run left behind from making calls for it, and read later answers."""
         if self._has_called:
             with self._calling:
                 self._run_id, self._has_called = 0, False
@@ -281,7 +281,7 @@ class JobSetup:
 
 
 class Assignment(NamedTuple):
-    """Whose runs a job process serves: a handler's, or a script's if there is none.
+    """What a job process serves: a handler, or a script if there is none.
 
     `channel` is its end of the channel, `note` the file of its begin note.
     """

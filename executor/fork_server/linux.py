@@ -117,7 +117,7 @@ def _find_variables(names: Collection[bytes]) -> Iterator[tuple[int, int]]:
 
 
 def default_action(number: int) -> Callable[[], object]:
-    """Return a call that gives a signal its default action, of which Python learns nothing.
+    """Return a call that gives a signal its default action without Python's knowledge.
 
     If one has arrived already, Python still calls its handler. After `signal.signal` it would
     complain that the handler is gone.
@@ -158,8 +158,8 @@ def children_of(parent: int) -> list[ProcessRow]:
 def child_pids(parent: int) -> list[int]:
     """Return the ids of a process's children, dead or alive: 0.2 ms for 2,000 of them.
 
-    The kernel's own list is whole for a process that forks and reaps in the thread that asks. One
-    without such lists is asked for its whole process table instead (1 to 3 ms).
+    The kernel's own list is complete for a process that forks and reaps in the calling thread. On
+    kernels without such lists the whole process table is read (1 to 3 ms).
     """
     try:
         threads = os.listdir(f"/proc/{parent}/task")  # noqa: PTH208 - read at each exit

@@ -119,7 +119,7 @@ class Output:
             root.setLevel(level.upper())
 
     def begin(self, path: str, reserve_bytes: int = 0) -> None:
-        """Write to the file `path` from now on; if it cannot be opened, the run goes on without.
+        """Write to the file `path` from now on; if it cannot be opened, the run continues without.
 
         Output of print stops when fewer than `reserve_bytes` of the disk are free.
         """
@@ -253,7 +253,7 @@ class Output:
 
 
 def _is_usable(stream: io.TextIOWrapper) -> bool:
-    """Whether a handler has left a stream as it was: neither closed nor detached."""
+    """Whether a stream is still usable: neither closed nor detached by a handler."""
     try:
         return not stream.closed
     except ValueError:  # detached

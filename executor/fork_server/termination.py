@@ -34,7 +34,7 @@ _environment = threading.Lock()
 
 @contextlib.contextmanager
 def marked(folder: Path | None) -> Iterator[None]:
-    """Mark the program that is started meanwhile, and everything that it starts.
+    """Mark the program that is started in this context, and everything that it starts.
 
     It is linked as it starts, too: see `linux.LINK_AT_START`.
     """
@@ -51,7 +51,7 @@ def marked(folder: Path | None) -> Iterator[None]:
 
 
 def take_off_link_mark() -> None:
-    """Remove what `marked` has added for the linker, which nothing started here is to inherit."""
+    """Remove what `marked` added for the linker, which nothing started here may inherit."""
     if os.environ.get(linux.LINK_AT_START) == MARK:
         del os.environ[linux.LINK_AT_START]
 

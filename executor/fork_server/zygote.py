@@ -95,8 +95,8 @@ _LINE_CHARS, _TRACE_CHARS = 2_000, 16_000
 class Orphans:
     """The orphans among this process's children.
 
-    `known` are the ids of the others: of what it has forked, and of what the handlers started while
-    they were imported, which is left alone.
+    `known` are the ids of the others: its forks, and processes that handlers started while they
+    were imported, which are left alone.
     """
 
     def __init__(
@@ -335,7 +335,7 @@ class ForkServer:
             self._orphans.known.update(row.pid for row in orphans)
 
     def _note_left(self, orphans: list[linux.ProcessRow]) -> None:
-        """Note whose orphans are still running: of its session, or of the only run that ended."""
+        """Note which run's orphans are still running: by session, or of the only run that ended."""
         owners = {pending.pid: pending for pending in self._pending_exits if pending.pid}
         only = next(iter(owners.values())) if len(owners) == 1 else None
         for row in orphans:
@@ -501,7 +501,7 @@ class BreakpointHook:
 
 
 def _declare_builtin(code: JobCode) -> None:
-    """Declare the handlers for jobs without code; executors without any import nothing of them."""
+    """Declare the handlers for jobs without code; executors without them import nothing."""
     for name in code.builtin:
         try:
             module = importlib.import_module(f"warren.executor.builtin.{name}")

@@ -1,4 +1,4 @@
-"""Which executors the gateway deals with: their addresses and their apps' tokens. Pure: no I/O."""
+"""Which executors the gateway accepts: their addresses and their apps' tokens. Pure: no I/O."""
 
 import hmac
 import re

@@ -117,7 +117,7 @@ class Server:
                     "remote_request_refused", call=asked, sender=request.remote, why=str(error)
                 )
                 if isinstance(error, NotRecorded) and request.transport is not None:
-                    # Some clients give a result up after any answer, and send it again without one.
+                    # Some clients drop a result after any answer, and send it again without one.
                     request.transport.abort()
                 return _response(str(error))
             except (ConnectionError, asyncio.CancelledError):

@@ -4,7 +4,7 @@
     callback               ──> does another have the run? it records it
     a gateway that ends    ──> another continues its executors, with their boots and journals
 
-What is passed on is never passed on again. A handover is signed with the key of its app.
+A request is passed on at most once. A handover is signed with the key of its app.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PASSED_ON_HEADER = "X-Warren-Passed-On"
 SIGNATURE_HEADER = "X-Warren-Signature"
 #: How long another gateway may take to answer: executors wait for 3 s.
 ANSWER_SECONDS = 1.0
-#: How long it may take to begin with an executor that is handed over.
+#: How long it may take to start serving an executor that is handed over.
 HANDOVER_SECONDS = 15.0
 #: The largest handover; and how old it may be, as clocks differ.
 HANDOVER_BYTES = 268_435_456

@@ -301,9 +301,9 @@ def _decode(body: bytes, kind: Any) -> Any:
 
 
 def _decode_loosely(body: bytes, kind: Any) -> Any:
-    """Parse JSON, and what Python's `json` writes besides: NaN, and half of a pair of surrogates.
+    """Parse JSON, and Python's extensions of it: NaN, and lone surrogates.
 
-    A message may contain either, and to refuse it would make a success a failure.
+    A message may contain either, and refusing it would turn a success into a failure.
     """
     try:
         return msgspec.json.decode(body, type=kind)

@@ -74,7 +74,7 @@ class RemoteLog:
         return self._run_logs.tail(self._path)
 
     def mark_missing(self, why: str) -> None:
-        """Say at the end of the log that the rest is missing, as far as the disk has room."""
+        """Note at the end of the log that the rest is missing, if the disk has room."""
         if not self._run_logs.shortfall():
             _append(self._path, _MISSING_MARK.format(why))
 

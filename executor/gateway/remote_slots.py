@@ -50,9 +50,9 @@ _TIMEOUT_WORDS = "TimeoutError"
 REGISTERED_SECONDS = 90.0
 #: After this many unanswered beats in a row it is away.
 MISSES = 3
-#: How far in the past an executor that signed off was expected last: a clock may stand still.
+#: The last expected time of an executor that signed off, in the past: a clock may stand still.
 _MIN_AWAY_SECONDS = 0.001
-#: How many ended runs of an executor are remembered: late results of others are of unknown runs.
+#: How many ended runs of an executor are remembered: late results of others count as unknown.
 ENDED_LIMIT = 10_000
 
 
@@ -185,7 +185,7 @@ class Liveness:
 #: Seconds between two beats; every PROOF_BEATS-th one looks for proof of each run.
 BEAT_SECONDS = 5.0
 PROOF_BEATS = 2
-#: A job that no executor has: an executor that calls it busy cannot be asked by idleBeat.
+#: A job that no executor has: an executor that calls it busy does not support idleBeat.
 NO_JOB = 2_147_483_647
 
 

@@ -126,7 +126,7 @@ class Remote:
 
     @property
     def drained_seconds(self) -> float:
-        """For how long one that was drained is not to be served; 0 if it has left since."""
+        """For how long a drained one is not served; 0 if it has left since."""
         return 0.0 if self._has_come_back else self.registered_seconds
 
     def has_run(self, run_id: int) -> bool:
@@ -152,7 +152,7 @@ class Remote:
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended. One that is gone for good starts to drain once all is reported."""
+        """Whether it has ended. One that left permanently starts to drain once all is reported."""
         if not self._is_draining and self._slots.is_unneeded and self.executor.is_settled:
             self._is_draining = True
             self.executor.drain()
@@ -160,7 +160,7 @@ class Remote:
 
     @property
     def has_left_runs(self) -> bool:
-        """Whether one that is over left runs or reports, which the next start continues."""
+        """Whether one that has ended left runs or reports, which the next start continues."""
         executor = self.executor
         # One that was never welcomed is not clean, but has nothing to leave behind either.
         return not (executor.was_clean or executor.is_settled or executor.was_refused)
@@ -174,13 +174,13 @@ class Remote:
 
     @property
     def bequest(self) -> tuple[Note, bytes]:
-        """What another gateway needs to continue one that is over; raises OSError."""
+        """What another gateway needs to continue one that has ended; raises OSError."""
         if self.executor.was_clean:
             return Note(self._client.url.text, self._client.appname), b""
         return self._note(self._client.appname), self._folder.state.journal_path.read_bytes()
 
     def bequeath(self) -> None:
-        """Leave one that is over to another gateway; the next start here does not continue it.
+        """Leave one that has ended to another gateway; the next start here does not continue it.
 
         Two that continue the same boot could start a run twice.
         """
@@ -195,7 +195,7 @@ class Remote:
         self._folder.discard()
 
     def settle(self) -> None:
-        """Save what the next start must know about one that is over.
+        """Save what the next start must know about one that has ended.
 
         If it left runs or reports behind, the next start continues them as the same boot.
         """

@@ -1,1 +1,1 @@
-"""What users order, about jobs, runs and everything else; each command writes to the audit log."""
+"""The changes that users make, to jobs, runs and everything else; each writes to the audit log."""

@@ -430,7 +430,7 @@ jobs:
 """
 
 
-def test_what_was_exported_is_found_unchanged_and_makes_the_same_anew(
+def test_what_was_exported_is_found_unchanged_and_makes_the_same_again(
     desk: Desk, tmp_path: Path, sqlite_schema: SQLiteSchema
 ) -> None:
     desk.warren("jobs", "apply", desk.file(EVERYTHING))

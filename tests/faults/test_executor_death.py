@@ -60,7 +60,7 @@ def test_f08_f09_executor_that_returns_tells_what_became_of_its_runs(
         assert survivors.status(run_id) == RunStatus.UNDELIVERED
 
 
-def test_executor_killed_while_runs_are_handed_ahead_loses_only_the_one_that_had_begun(
+def test_executor_killed_while_runs_are_assigned_early_loses_only_the_one_that_had_begun(
     survivors: Deployment, tmp_path: Path
 ) -> None:
     survivors.app = "ahead-app"

@@ -215,7 +215,7 @@ class SlotHarness:
             self.handed_back.append(run_id)
         else:
             assert event is Event.NOT_BEGUN
-            assert self.started.pop(run_id), f"run {run_id} was not handed ahead"
+            assert self.started.pop(run_id), f"run {run_id} was not assigned early"
             self.returned.append(run_id)
 
     def _on_ready(self) -> None:

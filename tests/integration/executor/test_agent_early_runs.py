@@ -111,7 +111,7 @@ def test_runs_of_a_job_are_handed_over_at_once_and_reported_one_by_one(line: Lin
     assert line.begun() == [FIRST, BLOCKER, HEAD, SECOND, THIRD]
 
 
-def test_killed_run_that_was_handed_ahead_never_begins(line: Line) -> None:
+def test_killed_run_that_was_assigned_early_never_begins(line: Line) -> None:
     line.form()
 
     line.desk.command(Kill(run_id=SECOND, reason="not needed"))
@@ -134,7 +134,7 @@ def test_killed_run_that_its_process_went_on_with_ends_and_the_next_one_starts(l
 
 
 @pytest.mark.parametrize("line", [False], indirect=True)
-def test_covering_run_ends_the_head_and_what_was_handed_ahead(line: Line) -> None:
+def test_covering_run_ends_the_head_and_what_was_assigned_early(line: Line) -> None:
     line.form()
 
     line.send(6, block=Block.COVER_EARLY, scheduled_at_ms=2_000_000_000_000)
@@ -145,7 +145,7 @@ def test_covering_run_ends_the_head_and_what_was_handed_ahead(line: Line) -> Non
 
 
 @pytest.mark.parametrize("line", [True], indirect=True)
-def test_covering_run_ends_what_was_handed_ahead_of_its_own_job_alone(line: Line) -> None:
+def test_covering_run_ends_what_was_assigned_early_of_its_own_job_alone(line: Line) -> None:
     line.form()
 
     line.send(6, job_id=SECOND, block=Block.COVER_EARLY, scheduled_at_ms=2_000_000_000_000)
@@ -157,7 +157,7 @@ def test_covering_run_ends_what_was_handed_ahead_of_its_own_job_alone(line: Line
 
 
 @pytest.mark.parametrize("line", [True], indirect=True)
-def test_run_of_a_job_that_may_run_several_times_at_once_is_not_handed_ahead(line: Line) -> None:
+def test_run_of_a_job_that_may_run_several_times_at_once_is_not_assigned_early(line: Line) -> None:
     line.case.boot()
     line.send(FIRST, "blocker")
     eventually(lambda: FIRST in line.begun())
@@ -172,7 +172,7 @@ def test_run_of_a_job_that_may_run_several_times_at_once_is_not_handed_ahead(lin
     assert not [one for one in line.case.records() if isinstance(one, HandedOver)]
 
 
-def test_draining_returns_what_was_handed_ahead(line: Line) -> None:
+def test_draining_returns_what_was_assigned_early(line: Line) -> None:
     line.form()
 
     line.case.executors[0].stop()
@@ -248,7 +248,7 @@ def test_executor_killed_during_the_head_tells_that_the_others_never_started(
     line.desk.expect(THIRD, NotStarted)
 
 
-def test_executor_killed_during_a_run_handed_ahead_tells_that_this_one_is_lost(
+def test_executor_killed_during_a_run_assigned_early_tells_that_this_one_is_lost(
     line: Line, tmp_path: Path
 ) -> None:
     line.form(head="", second="second")

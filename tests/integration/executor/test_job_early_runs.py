@@ -80,7 +80,7 @@ def test_one_process_goes_through_all_runs_and_answers_each(job: SlotHarness) ->
     assert job.slots.free == 2
 
 
-def test_run_handed_ahead_counts_as_running_only_once_it_is_reached(job: SlotHarness) -> None:
+def test_run_assigned_early_counts_as_running_only_once_it_is_reached(job: SlotHarness) -> None:
     head, follower = job.start_batch("does", ["wait", ""])
     job.turn(lambda: begun(job) == [head])
 
@@ -134,7 +134,7 @@ def test_runs_of_other_jobs_do_not_wait_long_behind_one_that_takes_its_time(
     harness.close()
 
 
-def test_killed_run_takes_nothing_along_of_what_was_handed_ahead(job: SlotHarness) -> None:
+def test_killed_run_takes_nothing_along_of_what_was_assigned_early(job: SlotHarness) -> None:
     head, second, third = job.start_batch("does", ["", "sleep", ""])
     job.turn(lambda: begun(job) == [head, second])
     job.turn(lambda: second in job.started)

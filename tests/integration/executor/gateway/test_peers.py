@@ -211,7 +211,7 @@ def test_gateway_that_ends_hands_its_executors_over_with_their_runs(gateways: Ga
     assert gateways.first.restored() == []
 
 
-def test_executor_that_registers_while_it_is_handed_over_is_not_begun_anew(
+def test_executor_that_registers_while_it_is_handed_over_is_not_started_again(
     gateways: Gateways,
 ) -> None:
     executor = gateways.first.register()

@@ -250,7 +250,7 @@ class TestWhatOutlivesThem:
 
         assert case.restored() == []
 
-    def test_one_that_ended_with_the_gateway_begins_anew(self, case: RemotesCase) -> None:
+    def test_one_that_ended_with_the_gateway_begins_again(self, case: RemotesCase) -> None:
         executor = case.register()
         case.remotes.close(hurry=False)
 
