@@ -17,7 +17,7 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands.app_commands import app_record
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import JobChanges
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
 from warren.scheduler.commands.new_jobs import new_job
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.commands.script_commands import apply_script
@@ -38,12 +38,12 @@ from warren.scheduler.imports.items import (
     ImportItems,
     Outcome,
 )
-from warren.scheduler.jobs.audit_records import CHILDREN, record_of, record_of_children
+from warren.scheduler.jobs.audit_records import CHILDREN, record_of
+from warren.scheduler.jobs.dependencies import Link
 from warren.scheduler.jobs.script_cache import script_type
 from warren.sql.accounts import audit_log
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
-from warren.sql.instants import at
 from warren.sql.jobs import child_links, job_rows
 from warren.sql.models import App, Job, ScriptVersion
 from warren.sql.registry import apps
@@ -73,6 +73,7 @@ class LinkImport:
     def __init__(self, context: CommandContext, source: str) -> None:
         self._context = context
         self._source = source
+        self._children = ChildChanges(context)
 
     def preview(
         self, session: Session, steps: Sequence[JobStep], others: Sequence[ImportedJob]
@@ -105,7 +106,12 @@ class LinkImport:
         held = origins.apps(session)
         links = self._links(session, [*steps, *_steps_of(others, known)], known, {})
         sound = [link for link in links if link.job is not None and not link.circle]
-        self._link(session, sound)
+        changed = [
+            Link(link.job.id, link.before, link.wanted, words="linked")
+            for link in sound
+            if link.job is not None and link.changes
+        ]
+        self._children.write(session, changed, self._context.now_ms())
         completed = [
             known[link.step.item.source_id]._replace(
                 source_fingerprint=link.children.fingerprint, target_fingerprint=link.fingerprint
@@ -157,22 +163,6 @@ class LinkImport:
                 _Link(step, job, children, before, wanted, tuple(circle or ()), fingerprint)
             )
         return links
-
-    def _link(self, session: Session, links: Iterable["_Link"]) -> None:
-        now_ms = self._context.now_ms()
-        changed = [(link.job, link) for link in links if link.job is not None and link.changes]
-        for job, _ in changed:
-            job.update_time = at(now_ms)
-        child_links.set_children(session, [(job, link.wanted) for job, link in changed])
-        for job, link in changed:
-            self._context.note_job(
-                session,
-                Action.JOB_UPDATE,
-                job,
-                now_ms,
-                before=record_of_children(link.before),
-                after=record_of_children(link.wanted),
-            )
 
 
 @dataclass(frozen=True, slots=True)

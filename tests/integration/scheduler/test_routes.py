@@ -217,7 +217,8 @@ def test_failover_ends_a_run_that_nobody_answers_for_only_after_a_while(cluster:
     cluster.timeouts = Timeouts(probe=0.1, no_executor=0.8)
     start(cluster)
     cluster.job("fail", route="FAILOVER")
-    cluster.wait_final(trigger(cluster, "fail"))  # so that their handlers are known
+    cluster.job("other", route="FIRST")
+    cluster.wait_final(trigger(cluster, "other"))  # so that their handlers are known
     for executor in list(cluster.executors):
         cluster.kill(executor)
 
