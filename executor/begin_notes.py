@@ -1,10 +1,9 @@
-"""Which run each job process has begun, in a file that outlives both the process and its executor.
+"""Notes which run a job process began last, in a file that outlives it and its executor.
 
-A job process may be handed several runs at once. Before it begins one, it notes that run in its
-file and then reads whether the batch was withdrawn; whoever withdraws a batch writes that first and
-then reads the note. Between its write and its read each has been through the file's lock in the
-kernel, so at least one of the two sees the other. So a run of a withdrawn batch that is not noted
-never begins.
+A job process may be given several runs at once. Before it begins one, it notes that run in its file
+and then reads whether the batch was withdrawn; whoever withdraws a batch writes that first and then
+reads the note. Between writing and reading, each takes the file's lock in the kernel, so at least
+one of the two sees the other. So a run of a withdrawn batch that is not noted never begins.
 """
 
 import os
@@ -26,7 +25,7 @@ _ALL_BATCHES = 2**64 - 1
 
 
 def make_note(path: Path) -> int | None:
-    """Return the descriptor of a new note that has its place on the disk; None if there is none."""
+    """Return the descriptor of a new note with its disk space allocated; None if that failed."""
     try:
         file = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
     except OSError:
@@ -63,7 +62,7 @@ class BeginNote:
         self._noted = 0
 
     def write(self, run_id: int) -> bool:
-        """Note a run that is about to begin; return whether that was possible."""
+        """Note a run that is about to begin; return whether that worked."""
         if self._identity is None or _identity(self._file) != self._identity:
             return False  # the handler closed it, and the number may be another file's by now
         try:
@@ -128,7 +127,7 @@ class OldNotes:
         return self._folder / boot_id
 
     def revoke(self, boot_id: str) -> frozenset[int] | None:
-        """Let a boot's job processes begin no further run in advance; return what they noted last.
+        """Stop a boot's job processes from beginning early runs; return what they noted last.
 
         None if that is not known.
         """
@@ -197,7 +196,7 @@ class Batch:
         self._before = before
 
     def reach_next(self) -> int:
-        """Note that the process has come to the next run; return that."""
+        """Advance to the next run and return it."""
         return self.followers.popleft()
 
     def has_begun(self, run_id: int, noted: int) -> bool:

@@ -1,4 +1,4 @@
-"""The life of a run in an executor: for each state and event, the next state and what is done.
+"""The life of a run in an executor: for each state and event, the next state and the effects.
 
     taken ──> WAITING ──let go──> STARTING ──durable──> RUNNING ──ended──> GONE
                ^  │                   └──stop──> CALLED_OFF  │ └──stop──> STOPPING
@@ -13,8 +13,7 @@ job processes is `SLOT_LIFE`, kept by `processes/slots.py`:
                         ^    ├──answered, process ends──> ANSWERED ──exited──^
     ASSIGNED_EARLY ─────┘    └──stop──> STOPPING ──exited────────────────────^
 
-Pure. What is not in a table cannot happen, except that nothing happens any more to a run that has
-left its slot.
+Pure. What is not in a table cannot happen, and a run that has left its slot gets no more events.
 """
 
 from collections.abc import Mapping

@@ -52,15 +52,15 @@ class Shutdown:
         self._loop = loop
         self._limits = limits
         self._on_over = on_over
-        #: How long stopped runs, and their processes, may take until nothing of them is left.
+        #: How long stopped runs and their processes may take to disappear.
         self._stop_seconds = limits.grace_seconds + limits.proof_seconds
         self._steps: Iterator[bool] | None = None
         self._is_hurried = False
-        #: Until when running jobs may go on; None: as long as they take.
+        #: Until when running jobs may continue; None: without a limit.
         self._drain_until: float | None = None
 
     def begin_drain(self) -> None:
-        """Shut down, but give running jobs all the time they need unless `begin` is called."""
+        """Shut down, but wait for running jobs without a limit, unless `begin` is called."""
         self._start()
 
     def begin(self, *, hurry: bool) -> None:
@@ -120,10 +120,10 @@ class Executor:
 
     The `identity` may be that of an earlier boot to continue, which only remote runs allow.
     `make_slots` is `Slots` with everything but its events. `state` is the state folder if it is
-    locked already, otherwise its parent folder. After `join`, `failure`
-    says in one line why the executor ended by itself, and `exit_status` is the status for the
-    process; `was_drained` says that a scheduler asked it to end, `was_refused` that another
-    executor has its address, `was_clean` that it left nothing behind.
+    locked already, otherwise its parent folder. After `join`, `failure` says in one line why the
+    executor failed, and `exit_status` is the status for the process; `was_drained` says that a
+    scheduler asked it to end, `was_refused` that another executor has its address, `was_clean` that
+    it left nothing behind.
     """
 
     def __init__(
@@ -216,9 +216,9 @@ class Executor:
             self._loop.call_soon_threadsafe(self._begin_drain)
 
     def reload(self, then: Callable[[str], None]) -> None:
-        """Import the handlers anew, from any thread; runs that start later have the new code.
+        """Reload the handlers, from any thread; runs that start later use the new code.
 
-        `then` gets "" on the core's thread, or a line that says why the old code goes on.
+        `then` gets "" on the core's thread, or a line that says why the old code stays in use.
         """
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._reload, then)

@@ -4,8 +4,8 @@ inbox ──batch──> intake ──> active runs ──> run states ──gro
 slots ──finished──> active runs ──^                                                      │
 outbox ──confirmed──> run states <───────────────────────────────────────────────────────┘
 
-`Startup` waits for the welcome and reports what earlier boots left; `Watch` sees to heartbeats, and
-to changes that no event reports: lost contact, health issues and absence.
+`Startup` waits for the welcome and reports what earlier boots left; `Watch` handles heartbeats, and
+changes that no event reports: lost contact, health issues and absence.
 """
 
 import asyncio
@@ -72,7 +72,7 @@ SEND_AGAIN_SECONDS = 3.0
 CATALOGUE_SECONDS = 60.0
 #: How often to check conditions that no event reports: with runs, and without any.
 CHECK_SECONDS, IDLE_CHECK_SECONDS = 0.25, 1.0
-#: How long the question which runs are still open is valid.
+#: How long an `OpenRunsQuery` is valid.
 QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
 GOODBYE_SECONDS = 60.0
@@ -261,8 +261,8 @@ class Startup:
     def welcome(self, welcome: Welcome, cluster: str) -> None:
         """Handle a welcome: each one sets the clock, the first one begins the boot.
 
-        It counts whenever it comes and whatever its expiry says: as the answer to a heartbeat of
-        this process it proves how old it can be, while the clock may be what it has to correct.
+        It counts even if it is late or expired: it answers a heartbeat of this process, which
+        bounds its age, and our clock may be what it has to correct.
         """
         if self._is_closed or welcome.boot_id != self._identity.boot_id or not cluster:
             return
@@ -346,7 +346,7 @@ class Watch:
         self._check_absence()
 
     def check_health(self) -> None:
-        """Check whether something keeps the executor from working, or soon will."""
+        """Check for health issues; log and report changes."""
         issues = self._roles.readiness.health_issues()
         if issues == self.health_issues:
             return
@@ -495,7 +495,7 @@ class Core:
             self._roles.reporting.called(call, run.trigger, then)
 
     def run_awaits(self, call: Await) -> CallEnd | None:
-        """Return how the run of a call has ended; None = nobody has told yet."""
+        """Return how the run of a call has ended; None = not known yet."""
         run = self._active_runs.running(call.run_id)
         return None if run is None else self._roles.awaited.end_of(call, run.trigger.identity)
 
@@ -537,7 +537,7 @@ class Core:
         return self._heartbeats.compose()
 
     def _start_soon(self) -> None:
-        """Once per round of the loop, start what may start, however many runs have ended."""
+        """Start what may start, once per round of the loop, however many runs have ended."""
         if not self._is_start_asked:
             self._is_start_asked = True
             self._context.loop.call_soon(self._start_asked)
@@ -647,7 +647,7 @@ class Core:
             self._log.error("journal_write_failed", error=str(error))
 
     def reload(self, then: Callable[[str], None]) -> None:
-        """Import the handlers anew; see `Slots.reload`."""
+        """Reload the handlers; see `Slots.reload`."""
 
         def take(why: str) -> None:
             if why:
@@ -678,7 +678,7 @@ class Core:
 
     @property
     def has_untaken(self) -> bool:
-        """Whether triggers may have been delivered that nobody has looked at."""
+        """Whether triggers may have been delivered that were not looked at."""
         return self._startup.run_inbox is not None and not self._startup.run_inbox.is_finished
 
     @property
@@ -701,7 +701,7 @@ class Core:
         self._active_runs.cut_off()
 
     def finish_taking(self) -> None:
-        """Have no more triggers delivered, and return those that have been."""
+        """Stop taking triggers, and return those that were delivered."""
         self._return_waiting()
         if self._startup.run_inbox is not None:
             self._startup.run_inbox.finish()
@@ -731,7 +731,7 @@ class Core:
         self._log.info("executor_stopped", clean=is_clean, **self.counts())
 
     def counts(self) -> dict[str, int]:
-        """Return how many triggers were taken, answered or rejected, by what they were."""
+        """Return how many triggers were taken, answered or rejected, by kind."""
         inbox = self._startup.run_inbox
         return {**self._roles.intake.counts, **(inbox.rejected if inbox else {})}
 

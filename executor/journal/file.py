@@ -1,6 +1,6 @@
 """An append-only file of lines, written in groups, that survives a kill at any instruction.
 
-It knows neither the lines' contents (`records` does) nor what they add up to (`run_states`).
+It knows neither the lines' contents (`records`) nor the state that they describe (`run_states`).
 """
 
 import contextlib
@@ -20,9 +20,9 @@ PREALLOCATION = Reserve(size=16_000_000, share=0.05)
 class Journal:
     """Lines in a file. `append` collects them, `commit` writes and syncs them together.
 
-    `write` only writes them: they then survive a crash of this process, but not of the host.
-    From the first write or `rewrite` on, space beyond the end of the file is preallocated.
-    Used from one thread. The caller holds the folder's lock, so that nobody else writes.
+    `write` only writes them: they then survive a crash of this process, but not of the host. From
+    the first write or `rewrite` on, space beyond the end of the file is preallocated. Used from one
+    thread. The caller holds the folder's lock, so there is no other writer.
     """
 
     def __init__(self, path: Path) -> None:
@@ -162,7 +162,7 @@ class Journal:
             self._is_torn = False
 
     def _write_again(self) -> None:
-        """Write what was not synced once more: the kernel may have dropped it."""
+        """Write again what was not synced: the kernel may have dropped it."""
         self._cut_back(self._size)
         self._written = self._size
         self._pending = self._unsynced + self._pending

@@ -101,7 +101,7 @@ class GroupCommit:
         if not self.is_failing:
             self.is_failing = True
             self._on_failing(True)
-            # Last, since logging to the same full disk may raise.
+            # Last, because logging to the same full disk may raise.
             self._log.error("journal_write_failed", error=str(error), waiting=len(self._durable))
 
     def _recover(self) -> None:

@@ -34,13 +34,13 @@ class Accepted(Record, frozen=True, kw_only=True, tag="ACCEPTED"):
 
 
 class Reserved(Record, frozen=True, kw_only=True, tag="RESERVED"):
-    """Once this is durable, these runs may start after a STARTING that is written, not synced."""
+    """Once this is durable, these runs may start with a STARTING that is written but not synced."""
 
     run_ids: tuple[int, ...]
 
 
 class HandedOver(Record, frozen=True, kw_only=True, tag="HANDED"):
-    """These runs may be handed to one job process at once, which begins them in this order."""
+    """These runs may be given to one job process at once, which begins them in this order."""
 
     run_ids: tuple[int, ...]
 
@@ -49,7 +49,7 @@ class Starting(Record, frozen=True, kw_only=True, tag="STARTING"):
     """From here on the run's process may exist; with a `trigger` it is remote, and may outlive us.
 
     `at_ms` is the scheduler's time. `host_at_ms` is the host's, which the next process can compare
-    with its own before it hears from a scheduler.
+    with its own clock before a scheduler answers.
     """
 
     run_id: int

@@ -103,8 +103,8 @@ class FinishedIds:
 
 #: How long a run is kept after the broker has its report, in milliseconds.
 MEMORY_MS = 3_600_000
-#: How long a report may take from the broker into the database: a scheduler that is stuck holds it
-#: until the broker gives it to another one.
+#: How long a report may take from the broker to the database: a stuck scheduler holds it until the
+#: broker redelivers it to another one.
 SETTLED_MS = 600_000
 #: Bytes of memory for reports, kept in case a scheduler asks for them again.
 RESULTS_LIMIT = 8_000_000
@@ -129,7 +129,7 @@ class FinishedRuns:
         return self._results.get(run_id, (0, b""))[1]
 
     def is_settled(self, run_id: int, now_ms: int) -> bool:
-        """Whether a scheduler must have stored the report of a run by now, unless it is lost."""
+        """Whether a scheduler has had time to store a run's report, unless it was lost."""
         return run_id in self._ids and now_ms - self._ids.touched_at_ms(run_id) >= SETTLED_MS
 
     def add(self, run_id: int, at_ms: int, line: bytes) -> None:
@@ -211,7 +211,7 @@ class OpenRun:
         return is_remote and not self.line and self.boot_id == boot_id
 
     def verdict(self, now_ms: int, *, is_complete: bool, noted: frozenset[int] | None) -> Final:
-        """Return the report of a run that its executor's process left open.
+        """Return the final report on a run that an earlier process left open.
 
         `is_complete`: the host has not been down since, so no written line was lost. `noted` are
         the runs that job processes of its boot began last; None if that is not known.
@@ -375,7 +375,7 @@ class Contents:
         return 0 if run_id in self.finished else None
 
     def displace(self, run_id: int) -> None:
-        """Note that another run has this id now, and forget the one that is here if it is over."""
+        """Note that another run has this id now, and forget the local one if it has ended."""
         self.repeated_id = max(self.repeated_id, run_id)
         self.finished.drop(run_id)
 
@@ -454,9 +454,9 @@ class RunStates:
         return Stage.ACCEPTED if entry.starting is None else Stage.STARTING
 
     def is_another(self, trigger: Trigger) -> bool:
-        """Whether the id of a trigger belongs to another run here: the counter of ids went back.
+        """Whether a trigger's id belongs to another run here: the counter of ids went back.
 
-        If only the id is kept, a run that is due later than that one ended is another.
+        If only the id is kept, a run that is due after the known one ended is another.
         """
         known = self._contents.identity_of(trigger.run_id)
         if known == 0 and trigger.run_id not in self._contents.open_runs:
@@ -595,7 +595,7 @@ class RunStates:
         self._journal.append(records.to_line(records.Reserved(run_ids=run_ids)))
 
     def hand_over(self, run_ids: tuple[int, ...]) -> None:
-        """Record that one job process may get all of these runs; once written, it may.
+        """Record that one job process may get all of these runs; it may once this is written.
 
         All but the first need no `start`: what the process has begun is in its begin note.
         """
@@ -700,7 +700,7 @@ class RunStates:
                 self._contents.apply(record, line)
 
     def _noted(self, entry: OpenRun) -> frozenset[int] | None:
-        """Return the runs that job processes of a run's boot began last; they begin no more then.
+        """Return the runs that job processes of a run's boot began last; they then begin no others.
 
         None if the run was not handed over, or if that is not known.
         """

@@ -82,8 +82,8 @@ class Reservations:
     def batch_of(self, head: Trigger) -> list[Trigger]:
         """Return the runs that one process may be given at once, this one first.
 
-        They are of the same job or, if its process serves a handler, of others: then those that are
-        next of all, which the lanes hold back for it.
+        They are of the same job or, if its process serves a handler, of other jobs: those that are
+        next, which the lanes then hold back.
         """
         owner = self._slots.owner_of(head)
         size = 1 if owner is None else self._slots.batch_size(owner)
@@ -137,7 +137,7 @@ class ActiveRuns:
             limit=context.limits.reserved_runs,
             slots=slots,
         )
-        #: How many runs are on their way into a slot, and those of them that only need a write.
+        #: How many runs are about to enter a slot, and those of them that only need a write.
         self._starting_count = 0
         self._reserved: list[ActiveRun] = []
         self._waiting_bytes = 0
@@ -186,7 +186,7 @@ class ActiveRuns:
 
     @property
     def is_working(self) -> bool:
-        """Whether runs must end first; a leaving executor does not wait for remote ones."""
+        """Whether shutdown waits for runs; a leaving executor does not wait for remote ones."""
         return self._starting_count > 0 if self.is_leaving else self.running_count > 0
 
     @property
@@ -264,7 +264,7 @@ class ActiveRuns:
         self._reservations.renew()
 
     def _launch_reserved(self) -> None:
-        """Start the reserved runs that were let go, each with what its process may go on with."""
+        """Start the reserved runs that were let go, each with those assigned early with it."""
         if not self._reserved:
             return
         runs, self._reserved = self._reserved, []
@@ -361,7 +361,7 @@ class ActiveRuns:
                 self._stop(run, returned(why))
 
     def forget_closed(self, run_ids: set[int]) -> None:
-        """Drop those of these runs that wait: the schedulers have ended them already."""
+        """Drop those of these runs that wait: the schedulers have already ended them."""
         for run_id in run_ids:
             run = self._reclaim(run_id)
             if run is not None and run.phase is Phase.WAITING:
@@ -381,7 +381,7 @@ class ActiveRuns:
         self._apply(Event.STOP, run)
 
     def _reclaim(self, run_id: int) -> ActiveRun | None:
-        """Take a run back from its process; return it unless it has ended, or has begun there."""
+        """Take a run back from its process; return it unless it has ended or begun there."""
         run = self._runs.get(run_id)
         is_here = run is not None and self._slots.recall(run_id) and self._runs.get(run_id) is run
         return run if is_here else None

@@ -22,7 +22,7 @@ Age = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """No other run of its job is in the way: it starts as soon as a slot is free."""
+    """No other run of its job blocks it: it starts as soon as a slot is free."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +213,7 @@ class Lanes:
     def assign_early(self, most: int, fits: Callable[[Trigger], bool]) -> Iterator[Trigger]:
         """Yield up to `most` runs that are next, each of another job, while they fit.
 
-        They still wait, but no run of these jobs starts until theirs goes on or is handed back.
+        They still wait, but no other run of their jobs starts until they run or are handed back.
         """
         while most and (rank := self._turns.first(self._ready_lanes)) is not None:
             lane = self._ready_lanes[rank][0]
@@ -238,7 +238,7 @@ class Lanes:
                 self._ready_lanes[min(trigger.priority, LOW)].appendleft(lane)
 
     def advance(self, job_id: int, run_id: int) -> None:
-        """Record that a waiting run is running, in the place of one that has ended."""
+        """Record that a waiting run is running, in place of one that has ended."""
         lane = self._lanes[job_id]
         lane.running[run_id] = lane.waiting[run_id]
         lane.remove(run_id)

@@ -5,8 +5,9 @@ Waiting runs may be started while the broker answers:
     HELD ──10 s without a confirmed heartbeat──> LOST ──confirmed──> ASKING ──all answered──> HELD
 
 While contact is lost, the schedulers may declare this executor dead and give its runs to others. So
-it asks about runs that waited meanwhile before it starts them, and also about those that arrive
-later but were routed before: a frozen executor finds such triggers in its sockets when it resumes.
+before it starts runs that waited meanwhile, it asks whether they are still open; likewise about
+runs that arrive later but were routed before: a resumed executor finds such triggers in its
+sockets.
 """
 
 from collections.abc import Collection
@@ -38,7 +39,7 @@ class _State(Enum):
 class Contact:
     """The state machine above. Times are monotonic seconds. Used from one thread.
 
-    `is_back`: this boot goes on after a silence, so triggers that were routed before are asked
+    `is_back`: this boot resumes after a silence, so triggers that were routed before are asked
     about.
     """
 

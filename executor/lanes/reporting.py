@@ -30,8 +30,8 @@ from warren.executor.run_life import Phase
 class ActiveRun:
     """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits.
 
-    `batch` are the runs that are given to its process at once, if several. The rest is what its
-    phase came from: why it was to `stop`, why the slots could not take it, and its `end`.
+    `batch` are the runs given to its process at once, if several. The rest explains its phase: why
+    it was to `stop`, why the slots could not take it, and its `end`.
     """
 
     trigger: Trigger
@@ -150,8 +150,8 @@ STARTED_SECONDS = 0.5
 class StartReports:
     """The starts of this boot's runs that have not been reported yet.
 
-    A run that its process is only assumed to have begun is not reported: what is reported as
-    started cannot be sent to another executor any more.
+    A run that is only assumed to have begun is not reported, because a run reported as started can
+    no longer be sent to another executor.
 
     Args:
         running: returns a run by id if it is running here.

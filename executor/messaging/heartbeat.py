@@ -1,4 +1,4 @@
-"""Heartbeats, on a thread and a connection of their own, so that nothing delays them.
+"""Sends heartbeats, on a thread and a connection of their own, so that nothing delays them.
 
 They carry how busy the host is, which is measured here. Their answers carry the scheduler's clock,
 which is kept here too.
@@ -45,11 +45,11 @@ class SchedulerClock:
         return round(self.monotonic() * 1000 + self._offset_ms)
 
     def host_ms(self) -> int:
-        """Return the epoch in milliseconds as the host has it, whatever was learned."""
+        """Return the host's epoch milliseconds, whatever was learned."""
         return round(self._wall() * 1000)
 
     def behind_host_seconds(self) -> float:
-        """Return how far the time is behind the host's; 0 if it is not."""
+        """Return by how many seconds the time is behind the host's; 0 if it is not."""
         return max(0, self.host_ms() - self.now_ms()) / 1000
 
     def steady_ms(self) -> int:
@@ -59,9 +59,9 @@ class SchedulerClock:
     def learn(self, now_ms: int, *, asked_at_ms: int) -> bool:
         """Take the scheduler's time, which answers a question asked at `asked_at_ms`, steady.
 
-        The scheduler's clock showed `now_ms` at some moment since the question. Our clock stays as
-        it is if that fits, otherwise it moves only as far as it must, so a late answer does no
-        harm. Returns False, and takes nothing, if this process has not asked at that time.
+        The scheduler's clock showed `now_ms` at some moment since the question. Our clock moves
+        only as far as it must to be consistent with that, so a late answer does no harm. Returns
+        False and ignores the answer if this process did not ask at that time.
         """
         steady_ms = self.steady_ms()
         if not self._began_at_ms <= asked_at_ms <= steady_ms:
@@ -133,7 +133,7 @@ CONFIRM_SECONDS = 5.0
 #: machine that was suspended, it is valid by the host's clock.
 VALID_SECONDS = 60.0
 UNWELCOMED_VALID_SECONDS = 86_400.0
-#: A welcome is recent for so many beats: the next heartbeat but one must not come too late.
+#: A welcome is recent for this many beats: the next heartbeat but one must not come too late.
 RECENT_BEATS = 1.5
 #: How long to wait for the thread to end: it may be waiting for the broker's confirm.
 JOIN_SECONDS = 1.0

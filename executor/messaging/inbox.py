@@ -18,7 +18,7 @@ from warren.broker.transport import Consumer, Delivery
 
 #: The most deliveries in one batch.
 BATCH_LIMIT = 100
-#: How long to wait after a failure, and how long at a time for what ends a wait by itself.
+#: How long to wait after a failure, and for an event that ends the wait.
 RETRY_SECONDS, WAIT_SECONDS = 0.5, 10.0
 #: How often to look whether the broker has confirmed that it delivers nothing more.
 FINISH_SECONDS = 0.01
@@ -43,7 +43,7 @@ class Arrival:
 
 
 def deliveries_of(arrivals: Iterable[Arrival]) -> list[Delivery]:
-    """Return what brought these messages, each delivery once."""
+    """Return the deliveries of these messages, each once."""
     return list({id(arrival.delivery): arrival.delivery for arrival in arrivals}.values())
 
 

@@ -36,7 +36,7 @@ FULL_BYTES = 64_000_000
 #: of many short ones, which would cost executor, scheduler and broker more than half of what a run
 #: costs them. A report after a pause is sent at once.
 GATHER_SECONDS = 0.02
-#: How long a callback is valid: longer than any outage that one recovers from.
+#: How long a callback is valid: longer than any outage that is recovered from.
 VALID_SECONDS = 30 * 86_400.0
 #: How long to wait for the broker's confirm before a callback is sent again.
 CONFIRM_SECONDS = 10.0
@@ -53,9 +53,9 @@ class _PendingCallback:
 
 
 class Outbox:
-    """A thread that publishes callbacks; it calls `on_confirmed` with the runs reported for good.
+    """A thread that publishes callbacks; it calls `on_confirmed` with runs it finally reported.
 
-    It calls `on_calls_confirmed` with the calls that are: the run and the number of each.
+    It calls `on_calls_confirmed` with the calls it reported: the run and number of each.
 
     A Started is never repeated once the run's final report is in the outbox, so that the order
     within a run is kept even when an earlier callback has to be sent again.
@@ -91,7 +91,7 @@ class Outbox:
 
     @property
     def is_full(self) -> bool:
-        """Whether too many reports wait for more runs to be taken."""
+        """Whether so many reports wait that no more runs may be taken."""
         return self._count >= FULL_REPORTS or self._bytes >= FULL_BYTES
 
     @property

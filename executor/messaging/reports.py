@@ -38,7 +38,7 @@ def not_started(trigger: Trigger, why: Words, *, is_full: bool = False) -> NotSt
 
 
 def _is_alone(trigger: Trigger) -> bool:
-    """Whether a run is its whole tick, and no more than its row: no node, no holder of limits."""
+    """Whether a run is its whole tick, is no flow's node, and holds no limits."""
     is_whole = trigger.shard_total <= 1 and not trigger.attempt
     return is_whole and trigger.kind != NODE and not trigger.holds_limits
 

@@ -1,4 +1,4 @@
-"""Decides a run's outcome and why it is so. Pure: no I/O, no clock."""
+"""Decides a run's outcome, with the reason. Pure: no I/O, no clock."""
 
 import signal
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class Exit:
     `code` is negative for a signal; `forced`: we sent SIGKILL; `oom`: the kernel killed some
     process for lack of memory meanwhile; `survivors` names what could not be killed; `left` names
     the first of `left_count` processes that it had left running, and that were ended; `failure`
-    says why there never was a process, or what else ended it.
+    says why there was no process, or what else ended it.
     """
 
     code: int = 0
@@ -92,7 +92,7 @@ def channel_misused(words: Words) -> Stop:
 
 
 def returned(words: Words) -> Stop:
-    """Return the stop of a run that has not started, for another executor to get it."""
+    """Return the stop of a run that has not started, so that another executor gets it."""
     return Stop(Outcome.FAILED, words)
 
 
@@ -143,7 +143,7 @@ def _survivors(exit_: Exit | None) -> list[Words]:
 
 
 def _left_running(exit_: Exit | None) -> list[Words]:
-    """Return what ended with a run that nobody stopped: its own processes, which it left behind."""
+    """Return the processes that a run left behind, which ended with it."""
     if exit_ is None or exit_.forced or not exit_.left_count:
         return []
     if exit_.left_count == 1:

@@ -23,14 +23,14 @@ from warren.executor.run_life import Event
 
 
 class Owner(NamedTuple):
-    """Whom a process serves: a handler, for one job or, without a job, for all of them."""
+    """What a process serves: a handler, for one job or, without a job, for all jobs."""
 
     handler: str
     job_id: int | None = None
 
     @classmethod
     def of(cls, trigger: Trigger, use: ProcessUse) -> "Owner":
-        """Return whom the process of a run serves that is used so."""
+        """Return what a run's process serves if it is shared this way."""
         return cls(trigger.handler, None if use == ProcessUse.HANDLER else trigger.job_id)
 
 
@@ -38,22 +38,19 @@ class Owner(NamedTuple):
 class SlotOptions:
     """`count` runs at a time, and at most `idle_count` idle processes; None: as many as fit.
 
-    `spare_count` processes are forked in advance, and belong to no job yet.
-    An idle process exits after `idle_seconds`, any process after `runs_per_process` runs. Thousands
-    may be idle since the same burst: in each sweep `ended_at_once` of them are told to, so that
-    their ends do not hold up the runs that are due just then.
-    A process that was handed several runs goes on with them for `batch_seconds`, so that other jobs
-    get its slot soon and nothing begins long after it was handed over.
-    A zygote that is silent is pinged after `ping_seconds`, and killed `silence_seconds` later. A
-    process that is still there `stuck_seconds` after SIGKILL no longer holds its run open; that
-    must be longer than a silent zygote may live.
-    `process` applies where neither the job nor its handler sets it. Scripts in `script_languages`
-    may run.
-    `hooks` are modules with hooks, `log_level` is that of jobs' log records. `builtin` handlers
-    come besides those of the sources; see `JobCode` for what they read.
-    `code_version` is reported as that of the handlers; empty = the commit of their folder.
-    A replacement of the zygote may import the handlers for `slow_seconds` before runs go elsewhere.
-    Once `is_unwanted` returns true, the handlers' first import is given up.
+    `spare_count` processes are forked in advance, and belong to no job yet. An idle process exits
+    after `idle_seconds`, any process after `runs_per_process` runs. Thousands may have been idle
+    since the same burst: each sweep ends `ended_at_once` of them, so that their exits do not delay
+    due runs. A process that was given several runs continues with them for `batch_seconds`, so that
+    other jobs get its slot soon and no run begins long after it was assigned. A zygote that is
+    silent is pinged after `ping_seconds`, and killed `silence_seconds` later. A process that is
+    still there `stuck_seconds` after SIGKILL no longer holds its run open; that must be longer than
+    a silent zygote may live. `process` applies where neither the job nor its handler sets it.
+    Scripts in `script_languages` may run. `hooks` are modules with hooks, `log_level` is that of
+    jobs' log records. `builtin` handlers come besides those of the sources; see `JobCode` for what
+    they read. `code_version` is reported as that of the handlers; empty = the commit of their
+    folder. A replacement of the zygote may import the handlers for `slow_seconds` before runs go
+    elsewhere. Once `is_unwanted` returns true, the handlers' first import is given up.
 
     Raises:
         ValueError: these would be too many processes, or no slot.
@@ -97,8 +94,9 @@ class SlotOptions:
 class SlotPool(Protocol):
     """The slots that runs are started in. Used from the core's thread.
 
-    `is_remote`: its runs are elsewhere. They outlive this process, and the next one continues them
-    as the same boot. A job has one run at a time, and only the other end knows the handlers.
+    `is_remote`: its runs are on another host. They outlive this process, and the next one continues
+    them as the same boot. A job has one run at a time, and only the remote executor knows the
+    handlers.
     """
 
     is_remote: bool = False
@@ -115,7 +113,7 @@ class SlotPool(Protocol):
 
     @property
     def lacks_spares(self) -> bool:
-        """Whether the processes that are forked in advance end one after the other."""
+        """Whether the processes forked in advance keep exiting."""
         return False
 
     @property
@@ -130,7 +128,7 @@ class SlotPool(Protocol):
         return False
 
     def owner_of(self, trigger: Trigger) -> Owner | None:  # noqa: ARG002 - by default
-        """Return whom the process of a run serves; None if that serves no other run."""
+        """Return what the process of a run serves; None if it serves only this run."""
         return None
 
     def batch_size(self, owner: Owner) -> int:  # noqa: ARG002 - by default
@@ -141,7 +139,7 @@ class SlotPool(Protocol):
         """Start a run; requires a free slot.
 
         The others are the next runs of the same owner; with it they are at most `batch_size`. They
-        may be handed to its process, which then goes on with them by itself.
+        may be assigned early to its process, which then continues with them by itself.
         """
 
     def is_assigned_early(self, run_id: int) -> bool:  # noqa: ARG002 - by default nothing is assigned early
@@ -182,7 +180,7 @@ class SlotPool(Protocol):
         return False
 
     def reload(self, then: Callable[[str], None]) -> None:
-        """Take the handlers' code as it is now; by default there is none to import here."""
+        """Reload the handlers; by default there are none here."""
         then("")
 
     def stop(self, run_id: int, why: Words) -> bool:
@@ -214,7 +212,7 @@ def _no_end(_call: Await) -> CallEnd | None:
 
 
 def _keep(_call: Call, then: Callable[[], None]) -> None:
-    """Do as if a call were kept, for slots whose runs call nobody."""
+    """Treat a call as kept, for slots whose runs make no calls."""
     then()
 
 
@@ -225,9 +223,9 @@ class SlotEvents:
     `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
     run. `moved(run_id, event)` is about a run assigned early: REACHED, right after the end of the
     one before; NOT_BEGUN if it was not reached after all; HANDED_BACK if it will not be.
-    `progressed` is how far a run is.
-    `called(call, then)` says that a run asks for another one; `then` is to be called once that
-    cannot get lost. `awaited(call)` returns how the run of a call has ended, None = not yet known.
+    `progressed` reports a run's progress. `called(call, then)` says that a run calls another one;
+    `then` is called once that is durable. `awaited(call)` returns how the run of a call has ended,
+    None = not yet known.
     """
 
     started: Callable[[int], None]

@@ -5,8 +5,8 @@ It is assigned runs early, so that it does not wait between them:
     head ──> follower ──> follower ──> …      one batch, answered run by run
                └─ withdrawn, or the process has worked for long enough: it goes back to its lane
 
-The process goes on by itself. Its executor believes that a follower runs as soon as the run before
-it has answered; what has really begun is in the process's begin note.
+The process continues by itself. Its executor assumes that a follower runs as soon as the run before
+it has answered; the process's begin note says what has really begun.
 """
 
 import asyncio
@@ -68,7 +68,8 @@ class ProcessChannel:
         self.left_input_unread = False
         self._socket, self.other_end = socket.socketpair()
         self._socket.setblocking(False)
-        # The loop writes out the name of what it does not know yet: of a socket, both addresses.
+        # The loop formats the repr of an object that it does not know yet: of a socket, both
+        # addresses.
         self._file = self._socket.fileno()
         loop.add_reader(self._file, self._on_readable)
 
@@ -89,7 +90,7 @@ class ProcessChannel:
             self._loop.add_writer(self._file, self._send_more)
 
     def read(self) -> None:
-        """Take the answers that have come."""
+        """Take the answers that have arrived."""
         for _ in range(_MAX_READS):
             if self._is_misused or not self._on_readable():
                 return
@@ -218,9 +219,9 @@ class ProcessEvents:
 class JobProcess:
     """A job process, from the request to fork it until its exit is reported.
 
-    `owner` is None for a script, `note` is the file of its begin note. `run` is the one that it is
-    at, as far as is known, and `batch` the runs that it was last given at once, if several, or
-    none; `given_at` is when, by the loop's clock.
+    `owner` is None for a script, `note` is the file of its begin note. `run` is its current run, as
+    far as is known, and `batch` the runs that it was last given at once, if several; `given_at` is
+    when, by the loop's clock.
     """
 
     def __init__(
@@ -292,7 +293,7 @@ class JobProcess:
         self._channel.send(frames.encode_line(state))
 
     def read(self) -> None:
-        """Take the answers that have come."""
+        """Take the answers that have arrived."""
         self._channel.read()
 
     # -- the end ------------------------------------------------------------------------------
@@ -329,7 +330,7 @@ class JobProcess:
 
         A process that has not served yet does not count: a new one would die the same way. In a
         batch, the begin note decides, because what was left unread may have been a later run. Nor
-        does one count whose run has called: what it left unread may have been that this is kept.
+        does one whose run made a call: what it left unread may have been the confirmation of that.
         """
         left = self._channel.left_input_unread and self.batch is None and self.runs_begun > 1
         run = self.run
@@ -408,8 +409,8 @@ class EarlyRuns:
     def assign_note(self) -> int | None:
         """Return the note of a new process, a file; None if there is no place for it.
 
-        What the last process noted there stays until runs are handed to this one: the end of those
-        runs may not be in the journal yet.
+        What the last process noted there stays until this one is given runs: the ends of those runs
+        may not be in the journal yet.
         """
         if self._folder is None:
             return None
@@ -459,7 +460,7 @@ class EarlyRuns:
         return process.batch is not None and bool(process.batch.followers)
 
     def reach_next(self, process: JobProcess) -> SlotRun:
-        """Record that a process has come to its next run; return that run."""
+        """Record that a process has reached its next run; return that run."""
         assert process.batch is not None
         run = self._runs.pop(process.batch.reach_next())
         process.begin(run)
@@ -496,7 +497,7 @@ class EarlyRuns:
         self._take_back(process, batch, noted)
 
     def on_withheld(self, process: JobProcess, number: int) -> None:
-        """Take back what a process says that it will not begin of its batch of this number."""
+        """Take back the runs of a batch that its process says it will not begin."""
         batch = process.batch
         if batch is not None and number == batch.number:
             self._take_back(process, batch, batch.head)  # it has answered all that it began

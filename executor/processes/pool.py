@@ -1,7 +1,7 @@
 """The pool of job processes.
 
-Gives each run an idle process that serves it or a new one, and ends surplus idle processes: as many
-may stay as this machine bears, by its memory, descriptors and process limits. The memory that an
+Gives each run an idle process that serves it or a new one, and ends surplus idle processes; the
+machine's memory, descriptors and process limits decide how many may stay. The memory that an
 executor may use is its control group's limit, otherwise what the host has available. Idle processes
 get a quarter of it, at most, and go when it gets short.
 """
@@ -29,8 +29,8 @@ _FILES_EACH = 3
 _DEFAULT_BYTES = 3 * 2**20
 #: When less than this part of the memory is free, it is short.
 _SHORT_PART = 10
-#: What fits by a smaller part more or less is no change, unless memory is short: what is available
-#: goes up and down, and processes would be ended and started again with it.
+#: A smaller change of what fits is ignored unless memory is short: available memory fluctuates, and
+#: processes would be ended and started again with it.
 _STEADY_PART = 20
 #: The part of what fits that is left free, at most one place per slot: a run that needs a new
 #: process then does not wait until the one that has to go for it has exited.
@@ -44,8 +44,8 @@ _PATIENCE = 2
 class IdleLimit:
     """How many idle processes to keep; `most` is how many fit.
 
-    `fixed` keeps so many; without it, as many as there is room for beside `spares`, and never more
-    than a quarter of `job_processes`, which is how many the jobs' user may have (0: any number).
+    `fixed` keeps that many; without it, as many as fit beside `spares`, and at most a quarter of
+    `job_processes`, the number that the jobs' user may have (0: any number).
     """
 
     def __init__(
@@ -94,8 +94,8 @@ class IdleLimit:
 class IdleProcesses:
     """Processes that have finished their run and wait for the next one of their job.
 
-    Where more jobs take turns than there are places, those that have a place keep it, and find
-    their process each time. A job gets the place of one that has not run since its own last run.
+    If more jobs take turns than there are places, those that have a place keep it and find their
+    process each time. A job gets the place of one that has not run since its own last run.
     """
 
     def __init__(self) -> None:
@@ -199,8 +199,8 @@ class Pool:
         self._leaving: set[int] = set()
         #: Runs that wait for a process of another job to exit.
         self._waiting: deque[SlotRun] = deque()
-        #: Those of whom a run took too long for other jobs' runs to wait behind it, and none since
-        #: was quick.
+        #: Owners with a run that took too long for other jobs' runs to wait behind it, and no quick
+        #: one since.
         self._slow: set[Owner | None] = set()
         self._last_number = 0
         #: Processes up to this number have old code.
@@ -272,11 +272,11 @@ class Pool:
             self._end(self._idle.take_least_useful(last_idle))
 
     def is_slow(self, owner: Owner) -> bool:
-        """Whether runs of other jobs are not to wait behind a run of this owner."""
+        """Whether runs of other jobs must not wait behind a run of this owner."""
         return owner in self._slow
 
     def outdate(self) -> None:
-        """Let the present processes take no further run: their code is old."""
+        """Give the present processes no further runs: their code is old."""
         self._outdated = self._last_number
         while self._end_longest_idle():
             pass
@@ -379,7 +379,7 @@ class Pool:
             )
 
     def _end_patience(self, process: JobProcess, batch: Batch | None) -> None:
-        """Take back what still waits behind other runs of a batch."""
+        """Take back the runs of a batch that still wait behind others."""
         if batch is not None and process.batch is batch and batch.followers:
             if process.run is not None and process.run.trigger.run_id == batch.head:
                 self._slow.add(process.owner)

@@ -91,7 +91,7 @@ class RunEnds:
         )
 
     def stuck(self, process: JobProcess) -> Exit:
-        """Return the end of a process that is given up because SIGKILL does not end it."""
+        """Return the end of a process that is given up because it survives SIGKILL."""
         name = f"{process.what} (pid {process.pid})"
         self._log.error("processes_survived", processes=name)
         return Exit(forced=process.is_forced, survivors=name)
@@ -199,12 +199,12 @@ class SlotRuns:
         }
 
     def __len__(self) -> int:
-        """Return how many runs are in slots, or wait for what they have called."""
+        """Return how many runs are in slots, or wait for runs that they called."""
         return len(self._runs)
 
     @property
     def awaiting_count(self) -> int:
-        """How many runs wait for what they have called, and leave their slots to others."""
+        """How many runs wait for runs that they called, and leave their slots to others."""
         return sum(bool(run.awaited) for run in self._runs.values())
 
     @property
@@ -354,7 +354,7 @@ class SlotRuns:
         self._on_change()
 
     def _on_stuck(self, process: JobProcess) -> None:
-        """Give up a process that SIGKILL does not end, so that its run does not stay open."""
+        """Give up a process that survives SIGKILL, so that its run does not stay open."""
         self.pool.remove(process)
         self._take_exit(process, self._ends.stuck(process))
 
@@ -366,7 +366,7 @@ class SlotRuns:
         had_no_room: bool = False,
         is_untaken: bool = False,
     ) -> None:
-        """Handle the end of a process that is removed, for all the runs that it had."""
+        """Handle the end of a removed process, for all its runs."""
         never_began = self._early_runs.never_began(process) or is_untaken
         run = process.run
         if run is None:
@@ -576,13 +576,13 @@ class Slots(SlotPool):
 
     @property
     def away(self) -> Reason | None:
-        """Why no process can be started for now: the zygote has died and is not replaced soon."""
+        """Why no process can be started: the zygote died and will not be replaced soon."""
         fault = self._supervisor.fault(self._options.slow_seconds)
         return Why.ZYGOTE_GONE(fault=fault) if fault else None
 
     @property
     def lacks_spares(self) -> bool:
-        """Whether the last spare processes have failed one after the other."""
+        """Whether the last spare processes kept failing."""
         return self._supervisor.lacks_spares
 
     @property
@@ -679,9 +679,9 @@ class Slots(SlotPool):
         return self._closed
 
     def reload(self, then: Callable[[str], None]) -> None:
-        """Import the handlers anew; the runs that start from then on have the new code.
+        """Reload the handlers; runs that start afterwards use the new code.
 
-        `then` gets "" once that is so, or why it is not: then the old code goes on.
+        `then` gets "" once that is done, or why it failed and the old code stays in use.
         """
 
         def take(why: str) -> None:
@@ -707,8 +707,8 @@ class Slots(SlotPool):
         facts = self._supervisor.by_name.get(trigger.handler)
         of_handler = None if facts is None else facts.process
         use = trigger.process or of_handler or self._options.process
-        # Another run of such a job is rare: a process kept for it would take the place of one that
-        # is used again, and be ended with more trouble than one that ends by itself.
+        # Another run of such a job is rare: a process kept for it would take the place of a useful
+        # one, and ending it costs more than letting it exit.
         return ProcessUse.FRESH if trigger.one_time and use == ProcessUse.JOB else use
 
     def _prepare(self, run: SlotRun) -> Reason | None:

@@ -3,8 +3,7 @@
 When the zygote dies, its job processes die with it (parent-death signal), and what they started
 becomes children of this process. All of it is killed and reaped before the death is reported.
 
-In a succession another zygote takes over, with handlers imported anew, while old runs finish with
-theirs.
+In a succession another zygote takes over with reloaded handlers, while old runs finish with theirs.
 """
 
 import array
@@ -389,11 +388,11 @@ class ForkServerSupervisor:
 
     @property
     def lacks_spares(self) -> bool:
-        """Whether spares have failed one after the other, the last one a short time ago."""
+        """Whether spares keep failing, the last one a short time ago."""
         return self._loop.time() < self._spares_lack_until
 
     def open(self, is_unwanted: Callable[[], bool]) -> None:
-        """Start the zygote and wait until it has loaded the handlers, or is not wanted any more.
+        """Start the zygote and wait until it has loaded the handlers, or is no longer wanted.
 
         Raises:
             HandlersError: they cannot be loaded, or not soon enough.
@@ -443,10 +442,10 @@ class ForkServerSupervisor:
             link.send(frames.Signal(number=number, signal=number_of_signal))
 
     def reload(self, then: Callable[[str], None]) -> None:
-        """Import the handlers anew in another zygote, which takes over when it has.
+        """Reload the handlers in another zygote, which takes over once that is done.
 
-        `then` gets "" once it has, or a line that says why it has not: then the present one stays.
-        A call while another one is under way replaces it, whose `then` is not called.
+        `then` gets "" then, or a line that says why it failed and the present zygote stays. A call
+        during another one replaces that, whose `then` is not called.
         """
         if self._on_closed is not None or not self.is_ready:
             return  # it ends, or what is being imported is new
@@ -465,7 +464,7 @@ class ForkServerSupervisor:
             then(str(error) or "out of memory")
 
     def watch(self, ping_seconds: float, silence_seconds: float) -> None:
-        """Ping a zygote that is silent for so long, and kill it if it does not answer in time.
+        """Ping a zygote that is silent for `ping_seconds`, and kill one that does not answer.
 
         Called periodically.
         """
@@ -533,7 +532,7 @@ class ForkServerSupervisor:
             self.error, self._has_told_error = frame.line, True
         elif isinstance(frame, frames.SparesFailing):
             self._log.warning("spares_failed", why=frame.why, again_in=frame.again_in)
-            # Unless the next one fails as well, this is over.
+            # Unless the next one fails as well, they no longer fail.
             self._spares_lack_until = self._loop.time() + 2 * frame.again_in + _SPARE_LIFE_SECONDS
         elif isinstance(frame, frames.Importing):
             self._importing = frame.source
@@ -563,7 +562,7 @@ class ForkServerSupervisor:
         self._log.warning("handlers_awaited", source=self._importing, seconds=seconds)
 
     def _watch_import(self, pid: int) -> None:
-        """Log, again and again, that a replacement is still importing the handlers."""
+        """Log repeatedly that a replacement is still importing the handlers."""
         # By its id: a timer that held a dead one would hold its descriptors too.
         link = self._link
         if link is not None and link.pid == pid and not self.is_ready:

@@ -47,7 +47,7 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
     check_param: Callable[[str, str], None] = lambda _schema, _param: None,
     results: Mapping[str, str] = MappingProxyType({}),
 ) -> int:
-    """Run a handler so many times, as an executor would; write the output to `out` as it appears.
+    """Run a handler `count` times, as an executor would; write the output to `out` as it appears.
 
     The runs follow each other in one job process, unless one of them ends it. Ctrl-C stops the run
     and starts no other. `timeout` is in seconds, 0 for none; without `scheduled_at_ms`, the runs
@@ -186,7 +186,6 @@ class _Trial:
         self._slots.stop(self._run_id, Why.STOPPED_BY_SIGNAL(signal=signal_name))
 
     def _note_call(self, call: Call, then: Callable[[], None]) -> None:
-        """Say what a run has called; nothing runs it."""
         param = "its own param" if call.param is None else f"param {call.param}"
         self._out.write(f"called, but not run in a trial: job {call.job} with {param}\n")
         then()

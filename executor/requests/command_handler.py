@@ -1,7 +1,7 @@
 """Handles the commands and questions that schedulers and consoles send to one boot.
 
-Each answer goes to the asker's own queue. Each look of a job process at a run that it has called
-asks the schedulers again, from time to time: questions and answers may get lost.
+Each answer goes to the asker's own queue. While a job process waits for a run that it called, the
+schedulers are asked again from time to time: questions and answers may get lost.
 """
 
 import math
@@ -144,7 +144,7 @@ class QueryResponder:
         self.send(answer, question.reply_to)
 
     def idle_beat(self, question: IdleBeat) -> None:
-        """Answer which of the jobs are busy here, and whether the whole executor is."""
+        """Answer which of the jobs are busy here, and whether the executor is."""
         who = self._sender.identity
         obstacle = self._readiness.obstacle()
         busy_executor = obstacle or self._busy()
@@ -290,7 +290,7 @@ class CommandHandler:
         self._active_runs.start_ready()
 
     def _show_log(self, question: ReadLog) -> None:
-        # Seen before the log is read: if nothing is late then, what is read is complete.
+        # Checked before the log is read: if nothing is late then, what is read is complete.
         late = self._active_runs.has_late_log(question.run_id)
         growing = self._active_runs.is_running(question.run_id) is True
         if self._run_states.has_another(question.run_id, question.identity):

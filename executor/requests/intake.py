@@ -1,7 +1,7 @@
 """Decides what happens to each arriving trigger: it is answered at once or admitted to its lane.
 
-The order of the checks matters. A run that is known here is a duplicate, whatever else is true of
-it: if it were answered NotStarted, it might be started elsewhere too.
+The order of the checks matters. A run that is known here is always a duplicate: if it were answered
+NotStarted, it might be started elsewhere too.
 """
 
 from collections import Counter, OrderedDict
@@ -128,10 +128,10 @@ class Intake:
             self._active_runs.admit(self._limited(trigger), arrival.size)
 
     def _displaces_another(self, trigger: Trigger) -> bool:
-        """Forget another run of the trigger's id, unless that is still open; return if it is not.
+        """Forget another run with the trigger's id unless it is open; return whether that was done.
 
-        The database lost that run and reused its id; heartbeats tell so. If it is open, the trigger
-        is dropped, and its run is planned again once the schedulers ask about it.
+        The database lost that run and reused its id; heartbeats report that. If it is open, the
+        trigger is dropped, and its run is planned again once the schedulers ask about it.
         """
         self.counts["another"] += 1
         is_open = self._run_states.is_open(trigger.run_id)
@@ -168,7 +168,7 @@ class Intake:
             self._reporting.refuse(trigger, Why.NOT_TAKEN(fault=repr(error)), Outcome.FAILED)
 
     def _is_unprovable(self, trigger: Trigger, arrival: Arrival) -> bool:
-        """Whether an earlier copy may have started in a boot, or at a time, no longer known."""
+        """Whether an earlier copy may have started in a boot or at a time that was forgotten."""
         is_copy = arrival.delivery.redelivered or trigger.resent
         return is_copy and self._run_states.may_have_forgotten(
             trigger.boot_id, trigger.routed_at_ms

@@ -1,9 +1,9 @@
 """Stores executors' reports: one transaction per batch, acknowledged after its commit.
 
 A callback that cannot be stored is found by bisection and dead-lettered, so that one bad report
-never blocks the others. It decides no run either: its run ends as the executor says, without the
-texts of the report, one of which may be at fault. If that cannot be stored, the scheduler is at
-fault: the run stays open, and its executor, asked about it, reports again.
+never blocks the others. Its run still ends as the executor says, but without the report's texts,
+which may be at fault. If that fails too, the fault is the scheduler's: the run stays open until its
+executor, when asked, reports again.
 """
 
 import time
@@ -49,14 +49,14 @@ from warren.sql.runs import queries, successes, transitions
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.successes import SentTo
 
-#: Deliveries per round, each of an executor's carries up to 100 reports, and reports per round:
-#: one transaction, whose locks others wait for.
+#: Deliveries per round, with up to 100 reports each, and reports per round: all in one transaction,
+#: whose locks others wait for.
 BATCH = 50
 REPORTS = 5_000
 #: Shortest time between two rounds: a transaction costs as much as thirty reports in it. A callback
 #: after an idle time is stored at once.
 GATHER_SECONDS = 0.05
-#: The same while runs wait for a limit of which much is free: as often as an executor reports.
+#: The same while runs wait for an underused limit: as often as an executor reports.
 SHORT_GATHER_SECONDS = 0.02
 #: How long an answer to `OpenRunsQuery` is valid.
 ANSWER_SECONDS = 30.0
@@ -75,7 +75,7 @@ class _Item:
 
     @property
     def sent_to(self) -> SentTo:
-        """The boot that reports, to which the run must have been sent."""
+        """The reporting boot; the run must have been sent to it."""
         return SentTo(self.app_id, self.address, self.report.boot_id)
 
 
@@ -120,7 +120,7 @@ class Callbacks:
         if not self._held:
             return 0
         began_at = time.monotonic()
-        # Not the time of this round: it may lie before a long wait.
+        # Not the time of this round, which may have waited long.
         spoiled = self._store(self._items, self._context.now_ms())
         rejected = {id(item.delivery) for item in spoiled}
         self._store_progress()
@@ -183,7 +183,7 @@ class Callbacks:
         return message
 
     def _learn_account(self, boot: Boot) -> None:
-        """Read the account of a boot that another scheduler has let in, if it holds its address."""
+        """Read the account of a boot that another scheduler admitted, if it holds its address."""
         account = self._context.database.read(
             lambda session: presence.account(session, presence.EXECUTOR, *boot)
         )
@@ -255,7 +255,7 @@ class Callbacks:
             log.exception("run_not_ended", run_id=end.run_id)
 
     def _refuse(self, call: Called, words: str) -> None:
-        """Tell that nothing runs of a call; its run goes on."""
+        """Refuse a call; the calling run continues."""
         try:
             self._ender.refuse(call, Why.CALL_NOT_STORED(why=words))
         except DatabaseUnavailable:
@@ -288,7 +288,7 @@ class Callbacks:
             )
 
     def _compare_ids(self, tally: Tally, items: Sequence[_Item]) -> None:
-        """Begin an epoch of run ids if executors know of ids that are given out again."""
+        """Begin an epoch of run ids if executors know ids that are being reused."""
         database = self._context.database
         later = {run_id for run_id in tally.unknown if run_id > database.seen_ids.highest}
         if not tally.others and not later:
@@ -331,7 +331,7 @@ class Callbacks:
             log.debug("progress_not_stored", error=str(error))
 
     def _answer(self, question: OpenRunsQuery) -> None:
-        """Answer an executor that was out of contact: which of its waiting runs may still start."""
+        """Tell an executor that was out of contact which of its waiting runs may still start."""
         try:
             rows = self._context.database.read(
                 lambda session: queries.by_ids(session, set(question.run_ids))
@@ -357,7 +357,7 @@ class Callbacks:
         self._commands.send([command])
 
     def _answer_call(self, question: CallEndQuery) -> None:
-        """Answer a run that waits for what it has called, if that is over."""
+        """Answer a run that waits for a run it called, if that one has ended."""
         boot = Boot(question.app, question.address, question.boot_id)
         app_id = self._context.app_names.id_of(question.app)
         asking = SentTo(app_id, question.address, question.boot_id)

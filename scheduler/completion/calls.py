@@ -1,4 +1,4 @@
-"""Plans the runs that runs have called, and reports the calls that are refused.
+"""Plans the runs that other runs call, and reports refused calls.
 
 A call is a report of the executor that runs the caller. It may come twice, and what repeats the
 caller, or its flow, makes it again: it is kept under the caller's due time and shard, and its
@@ -40,7 +40,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportedCall:
-    """A call, and the boot that reports it, to which its run must have been sent."""
+    """A call, and the boot that reports it; the calling run must have been sent to that boot."""
 
     report: Called
     sent_to: SentTo
@@ -48,7 +48,7 @@ class ReportedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """What became of calls: the new runs, and the callers that are unknown or somebody else's.
+    """The outcome of calls: the new runs, and callers that are unknown or another executor's.
 
     `others` are other runs that had these ids.
     """
@@ -111,7 +111,7 @@ class CallPlanner:
         )
 
     def refuse(self, session: Session, call: Called, caller: Caller, why: Words) -> None:
-        """Tell on the caller's page, and by an alarm, that nothing runs; once for each attempt."""
+        """Note a refused call on the caller's page and by an alarm, once per attempt."""
         refusal = Why.CALL_REFUSED(number=call.number, job=call.job, why=why)
         before = calls.lock_trigger_text(session, caller.id)
         if before is None or str(refusal) in (before.trigger_message or ""):
@@ -195,7 +195,7 @@ def _problems(param: str, job: CallableJob, params: TypedParams) -> list[Problem
 
 
 def _noted(before: calls.TriggerText, refusal: Reason) -> Words:
-    """Return the trigger message with one more note; what is no reason stays as it is."""
+    """Return the trigger message with a note added; one that is not a reason stays as it is."""
     words = from_json(before.trigger_why) or before.trigger_message or ""
     if isinstance(words, Reason) and words.code is Why.NOTED:
         notes = words.facts["notes"]
@@ -229,10 +229,9 @@ def _run(
 
 
 def end_of_call(session: Session, call: CallName, asking: SentTo) -> CallEnd | None:
-    """Return how the run has ended that a run has called, or why nothing runs.
+    """Return how the called run ended, or why there is none.
 
-    None: it is not over, or nobody has reported the call yet; or the caller was not sent to the
-    boot that asks.
+    None: it is open, the call was not reported yet, or the caller was not sent to the asking boot.
     """
     caller = calls.callers(session, [call.run_id]).get(call.run_id)
     if caller is None or _sent_to(caller) != asking:

@@ -1,6 +1,6 @@
 """Ends runs and plans what follows, in one transaction: `Completion.end` has the steps.
 
-Every final state is entered here, except that a change of schedule cancels planned runs itself.
+Every final state is entered here, except when a changed schedule cancels planned runs.
 """
 
 import random
@@ -119,7 +119,7 @@ class Completion:
             if not is_withdrawn(ended.row, known.get(ended.row.job_id), ended.end)
         ]
         store_alarms(session, missed, failures, nodes, self._alarm_defaults, now_ms=now_ms)
-        # Last: the row of a new attempt, written by now, keeps its tick open.
+        # Last, because the row of a new attempt keeps its tick open.
         fired, fired_ids = self._follow_ups.follow(
             session, last, [success.success for success in successes]
         )
@@ -132,7 +132,7 @@ class Completion:
         ]
 
     def carry_on(self, session: Session, work: FlowWork) -> Tally:
-        """End what flows have planned without a param, and flows that are over."""
+        """End runs that flows planned without a param, and flows that have finished."""
         tally = self.end(session, [*self._faulty(work.planned, work.run_ids), *work.ends])
         tally.planned += work.run_ids
         return tally
@@ -140,9 +140,9 @@ class Completion:
     def end_faulty(
         self, session: Session, runs: Sequence[planning.NewRun], run_ids: Sequence[int]
     ) -> list[Ended]:
-        """Let runs that were just planned and have no param fail, in their transaction.
+        """Fail runs that were just planned but have no param, in the same transaction.
 
-        Returns those, and what failed with them, to be counted after the commit.
+        Returns these and what failed with them, to be counted after the commit.
         """
         return self.end(session, self._faulty(runs, run_ids)).ended
 
@@ -162,7 +162,7 @@ class Completion:
         ]
 
     def _keep_nodes(self, session: Session, won: Sequence[Won], retries: Mapping[int, int]) -> None:
-        """Let the retries of flows repeat them from their failures."""
+        """Make retries of flows resume at the failed nodes."""
         for row, _ in won:
             if row.id in retries and is_flow(row):
                 self.flows.keep_for(session, row, retries[row.id])
@@ -197,13 +197,13 @@ def _jobs_to_run(session: Session, won: Sequence[Won]) -> dict[int, JobToRun]:
 
 
 def _failures_before(session: Session, won: Sequence[Won]) -> dict[int, FailedRun]:
-    """Return the failed attempts before those ends that are not failures themselves."""
+    """Return the failed attempts that preceded ends which are not failures themselves."""
     unwanted = [row for row, end in won if end.status in NO_FAILURE]
     return ticks.failures_before(session, unwanted) if unwanted else {}
 
 
 def _without_kill_request(won: Won) -> Won:
-    """Return the end of a flow whose time was over as one that nobody asked for."""
+    """Treat a flow's timeout as an end that no user requested."""
     if won.end.status is RunStatus.TIMED_OUT and is_flow(won.row):
         return won._replace(row=won.row._replace(kill_requested_at=None))
     return won
@@ -270,7 +270,7 @@ class RunEnder:
         called: Sequence[ReportedCall] = (),
         first: Callable[[Session], None] | None = None,
     ) -> Tally:
-        """Call `first`, plan what runs have called and end runs in one transaction."""
+        """Call `first`, plan called runs, and end runs, in one transaction."""
         if not ends and not called and first is None:
             return Tally()
 
@@ -298,7 +298,7 @@ class RunEnder:
         return tally
 
     def refuse(self, call: Called, why: Words) -> None:
-        """Tell on the page of a run that calls, and by an alarm, that nothing runs of a call."""
+        """Note a refused call on the caller's page and by an alarm."""
 
         def unit(session: Session) -> None:
             caller = calls.callers(session, [call.run_id]).get(call.run_id)

@@ -61,7 +61,7 @@ class TickEnd:
 
     @property
     def succeeded(self) -> bool:
-        """Whether it is a success, so that children follow."""
+        """Whether it succeeded, so that children follow."""
         return self.status is RunStatus.SUCCEEDED
 
 
@@ -95,7 +95,7 @@ def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
 
 
 def _is_head(first: Attempt) -> bool:
-    """Whether the first remaining run of a tick was its first run from the start."""
+    """Whether the first remaining run of a tick was its first run ever."""
     return first.attempt == 0 and (first.shard_index == 0 or first.id == first.origin_id)
 
 
@@ -135,7 +135,7 @@ class End:
 
 
 class Identified(Protocol):
-    """A run, with what tells it from another one of the same id."""
+    """A run with the values that identify it if its id is reused."""
 
     @property
     def job_id(self) -> int: ...
@@ -150,14 +150,14 @@ class Identified(Protocol):
 
 
 def identity_of(run: Identified) -> int:
-    """Return the number that the reports on a run have to carry."""
+    """Return the identity that a run's reports must carry."""
     return run_identity(run.job_id, run.scheduled_at, run.due_at, run.shard_index, run.starts)
 
 
 def is_of(end: End, run: Identified) -> bool:
-    """Whether an end is that of this run, and not of another one that had its id.
+    """Whether an end belongs to this run, not to another one with its id.
 
-    An executor of 0.1.0 says at most the job, and when the run was due.
+    An executor of 0.1.0 reports at most the job and the due time.
     """
     if end.identity:
         return end.identity == identity_of(run)
@@ -254,7 +254,7 @@ def with_plausible_instants(end: End, *, routed_at: int | None, now_ms: int) -> 
 
 
 def ms_ahead(end: End, now_ms: int) -> int:
-    """Return by how much an end is ahead of now; end and start are recorded that much earlier.
+    """Return how far an end lies in the future; end and start are recorded that much earlier.
 
     An executor's clock may be ahead, and the database's may have been set back. What follows an
     end, like a fixed delay's next tick, goes by what is recorded, and so does the audit.
@@ -263,7 +263,7 @@ def ms_ahead(end: End, now_ms: int) -> int:
 
 
 def end_of(report: Finished | NotStarted, sent_to: SentTo, now_ms: int) -> End:
-    """Return the end of a run that was sent to the boot that reports it."""
+    """Return the end that a boot reports of a run sent to it."""
     if isinstance(report, NotStarted):
         return _never_started(report, sent_to, now_ms)
     return _finished(report, sent_to)

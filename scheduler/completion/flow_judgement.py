@@ -45,7 +45,7 @@ _NOTHING = Explanation()
 
 @dataclass(frozen=True, slots=True)
 class NodeEnd:
-    """What became of a node; `reason` says why it did not succeed, or why it has no result.
+    """How a node ended; `reason` says why it did not succeed or has no result.
 
     `results` are those of its runs, in the order of their shards, and `result` what is kept of
     them. `is_reported`: if it failed, the end of its run has raised the alarm.
@@ -68,7 +68,7 @@ class NodeEnd:
 
 
 def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:
-    """Return the nodes that are over with these runs, which are not retried, by id."""
+    """Return the nodes that end with these runs, which are not retried, by id."""
     alone = {won.row.id for won in ended if won.row.shard_total <= 1 and not won.row.attempt}
     ends = {
         won.row.origin_id: _node_end(won.end.status, explanation(won.end.message), won.end.result)
@@ -85,7 +85,7 @@ def node_ends(session: Session, ended: Sequence[Won]) -> dict[int, NodeEnd]:
 
 
 def ends_of_ticks(session: Session, of_nodes: Iterable[Tick]) -> dict[int, NodeEnd]:
-    """Return the nodes among these of which no run is open, by id, by what is stored."""
+    """Return those of the nodes that have no open run, by id, as stored."""
     ends = {}
     for tick, runs in ticks.own_attempts(session, of_nodes).items():
         end = tick_end(tick, runs)
@@ -122,15 +122,15 @@ def _was_dropped(message: Explanation) -> bool:
 
 
 class JudgedFlow:
-    """What follows for one flow.
+    """The consequences for one flow.
 
     Attributes:
         run: the flow's run; it is locked.
         graph: its graph.
         fired: the nodes that begin, by id, and their runs.
-        over: the rows of the nodes that are over now.
+        over: the rows of the nodes that have now ended.
         updated: the rows of nodes that were bypassed, with the reason that they have now.
-        unreported: of those, the ones whose failure no run tells: id, name and reason.
+        unreported: those of them whose failure no run reports: id, name and reason.
         end: how the flow ended; None = a node is open.
 
     Args:
@@ -205,7 +205,7 @@ class JudgedFlow:
             self.updated.append({"id": state.id, "reason": end.reason.text, "why": end.reason.why})
 
     def _begin(self, node: Node) -> Outcome | None:
-        """Make the runs of a node; return its outcome if it is over without one."""
+        """Make a node's runs; return its outcome if it ends without any."""
         state = self._nodes[node.name]
         job = self._planner.job(state.job_id)
         if job is None:
@@ -239,7 +239,7 @@ class JudgedFlow:
         ]
 
     def _run(self, node: Node, job: JobToPlan, *, param: str | None) -> NewRun:
-        """Return a run of a node; without a `param`, the job says what it is."""
+        """Return a run of a node; without a `param`, it gets the job's."""
         retries = job.retries if node.retry.times is None else node.retry.times
         wanted = job._replace(retries=retries)
         if param is not None:
@@ -263,7 +263,7 @@ class JudgedFlow:
         )
 
     def _names(self, job: JobToPlan) -> dict[str, Any]:
-        """Return what the expressions of a node may name."""
+        """Return the names that a node's expressions may use."""
         if self._values is None:
             self._values = {
                 row.node: NodeValue(row.kept_outcome or row.outcome or "", row.result, row.reason)
@@ -281,7 +281,6 @@ class JudgedFlow:
         return parsed({**occasion.names(), "param": self.run.param or ""}, self._values)
 
     def _note(self, name: str, end: NodeEnd) -> Outcome:
-        """Note that a node is over."""
         self._ended[name] = end
         if end.outcome is Outcome.FAILED and not end.is_reported:
             self.unreported.append((self._nodes[name].id, name, end.reason.text))
@@ -352,13 +351,11 @@ class NodePlanner:
         return self._jobs[job_id]
 
     def app_name(self, app_id: int) -> str:
-        """Return the name of an app."""
         if app_id not in self._apps:
             self._apps |= apps.names(self._session, {app_id})
         return self._apps.get(app_id, "")
 
     def zone(self, job: JobToPlan) -> str:
-        """Return the time zone of a job."""
         return job.timezone or cluster_zone(self._session, "UTC")
 
     def calendars(self, names: Collection[str]) -> Calendars:
@@ -367,20 +364,20 @@ class NodePlanner:
         return self._calendars
 
     def calendar_of(self, *job_ids: int) -> Calendar | None:
-        """Return the calendar that the first of these jobs with one means by `workdays`."""
+        """Return the `workdays` calendar of the first of these jobs that has one."""
         jobs = filter(None, map(self.job, job_ids))
         name = next(filter(None, map(template_calendar, jobs)), "")
         return self.calendars([name]).get(name)
 
     def results(self, flow_run_id: int) -> list[flow_nodes.NodeResult]:
-        """Return the results of the nodes of a flow that were over before."""
+        """Return the results of a flow's nodes that ended earlier."""
         return flow_nodes.results(self._session, flow_run_id)
 
 
 def _may_begin(
     graph: Graph, name: str, states: Sequence[NodeState], ends: Mapping[int, NodeEnd]
 ) -> bool:
-    """Whether a node may begin now: it begins the flow, or runs after one that is over now."""
+    """Whether a node may begin now: it begins the flow, or follows a node that has ended."""
     node = graph.nodes.get(name)
     if node is None:
         return False

@@ -1,7 +1,7 @@
-"""The runs of flows: opens them, and does what follows when their nodes end.
+"""Opens the runs of flows, and advances them when their nodes end.
 
-One lock order for everybody: the runs of nodes by id, then the runs of flows by id, then nodes.
-Whoever holds the lock of a flow's run is the only one who judges it.
+Everyone locks in one order: runs of nodes by id, runs of flows by id, then nodes. Only the holder
+of the lock on a flow's run judges it.
 
 Those whom the flow tells hear of a failed node at once, in the alarm of the flow's tick, of which
 each target gets one. They do not while the failure may be mended: if a node runs after it, the
@@ -58,7 +58,7 @@ class NodeOfFlow:
 
     @property
     def fails_flow(self) -> bool:
-        """Whether its failure is that of the flow, as nothing may mend it in this run."""
+        """Whether its failure fails the flow, because nothing in this run may handle it."""
         return self.flow.kill_requested_at is None and not self.graph.is_handled(self.name)
 
 
@@ -78,7 +78,7 @@ class _Flow(Protocol):
 
 
 def without(targets: AlarmTargets, told: AlarmTargets) -> AlarmTargets:
-    """Return those of the targets that are not told anyway."""
+    """Return the targets that are not alarmed in any case."""
     emails = tuple(email for email in targets.emails if email not in told.emails)
     is_told = targets.webhook == told.webhook
     return replace(targets, emails=emails, webhook="" if is_told else targets.webhook)
@@ -112,9 +112,9 @@ def flow_alarms(
 def store_node_alarms(
     session: Session, flows: Iterable[JudgedFlow], defaults: AlarmTargets, *, now_ms: int
 ) -> None:
-    """Store the alarms about nodes that failed without a run whose end would raise one.
+    """Store alarms about nodes that failed without a run that would raise one.
 
-    Their jobs are gone, and whom they would tell with them. None if the flow is to be killed.
+    Their jobs are gone, and the jobs' targets with them. None if the flow is to be killed.
     """
     failed = [flow for flow in flows if flow.unreported and flow.run.kill_requested_at is None]
     if not failed:
@@ -166,7 +166,7 @@ _STATUS = {
 
 @dataclass(slots=True)
 class FlowWork:
-    """What follows for flows: the runs that were planned, with their ids, and flows that end."""
+    """The consequences for flows: planned runs with their ids, and flows that end."""
 
     planned: list[NewRun] = field(default_factory=list)
     run_ids: list[int] = field(default_factory=list)
@@ -186,7 +186,7 @@ class FlowRuns:
         self._read: dict[int, Graph] = {}
 
     def open(self, session: Session, run_ids: Sequence[int]) -> FlowWork:
-        """Let claimed runs of flows run: all their nodes are stored, and the first ones planned.
+        """Open claimed runs of flows: store all their nodes, and plan the first ones.
 
         Nodes that are stored already were kept from the run that is repeated, or run in any case.
         """
@@ -217,7 +217,7 @@ class FlowRuns:
         return self._judge(session, runs, graphs, {}, broken)
 
     def follow(self, session: Session, last: Iterable[Won]) -> FlowWork:
-        """Do what follows for the flows of runs that have ended and are not retried."""
+        """Advance the flows of runs that have ended and are not retried."""
         ended = [won for won in last if won.row.flow_run_id is not None]
         if not ended:
             return FlowWork()
@@ -231,7 +231,7 @@ class FlowRuns:
         flow_run_ids: Collection[int],
         ends: Mapping[int, NodeEnd] | None = None,
     ) -> FlowWork:
-        """Lock the runs of flows and do what follows; `ends` are nodes that are over now, by id."""
+        """Lock the runs of flows and advance them; `ends` are nodes that have now ended, by id."""
         if not flow_run_ids:
             return FlowWork()
         runs = transitions.lock(session, flow_run_ids)
@@ -264,7 +264,7 @@ class FlowRuns:
         node: str = "",
         version: int | None = None,
     ) -> set[str]:
-        """Store what a repetition of a flow's run keeps of it; return the nodes that run again.
+        """Store what the repetition of a flow's run keeps; return the nodes that run again.
 
         Args:
             run: the run that is repeated; it is over.
@@ -303,7 +303,7 @@ class FlowRuns:
         return again
 
     def graph(self, session: Session, version: int | None) -> Graph | None:
-        """Return the graph that a version holds; None if it holds none, or is gone."""
+        """Return the graph in a version; None if it has none, or was deleted."""
         return self._graphs_of(session, {0: version}).get(0)
 
     # -- graphs -----------------------------------------------------------------------------------
@@ -398,14 +398,14 @@ class FlowRuns:
 
 
 def is_deadline(run: LockedRun, timeout: int) -> bool:
-    """Whether a flow was stopped because its time was over, and not by somebody."""
+    """Whether a flow was stopped by its timeout, not by a user."""
     if not timeout or run.started_at is None:
         return False
     return run.kill_requested_at == run.started_at + timeout * 1_000
 
 
 def is_flow(row: LockedRun) -> bool:
-    """Whether a run that ran is that of a flow: it has no executor."""
+    """Whether a run that started is a flow's: it has no executor."""
     return row.address is None and row.status == RunStatus.RUNNING
 
 
@@ -426,7 +426,7 @@ _NOT_REPEATED = {
 
 
 def _kept(item: StoredNode) -> dict[str, Any]:
-    """Return the row of a node that stays as it became in the repeated run."""
+    """Return the row of a node that keeps its outcome from the repeated run."""
     if item.outcome == KEPT:
         return item._asdict()
     return item._asdict() | {

@@ -1,6 +1,6 @@
 """Follow-ups of a finished tick: its job's children, a fixed delay's next tick, webhooks, alarms.
 
-They are planned in the transaction that ends the tick's last run. A re-run ends its due time anew:
+They are planned in the transaction that ends the tick's last run. A re-run ends its due time again:
 each shard is judged by its newest run. Two schedulers that end the last two shards at the same time
 would each see the other's still open. So the tick's first run is locked before anything is counted:
 the second one then sees what the first one wrote.
@@ -122,9 +122,9 @@ def store_alarms(
     """Store an alarm for each target of each failed tick, one for all shards of a tick.
 
     `last` are runs that are not retried; `failures` are the failed attempts before them, `nodes`
-    those of flows. A run without targets is marked as such. A run that somebody asked to kill
-    raises no alarm. Of a node, those that its flow tells hear by the flow's alarm alone, unless the
-    failure is handled or its job is gone.
+    those of flows. A run without targets is marked as such. A run that a user asked to kill raises
+    no alarm. Targets that a node shares with its flow get only the flow's alarm, unless the failure
+    is handled or the node's job is gone.
     """
     failed = [
         (run, end)
@@ -216,7 +216,7 @@ class FollowUps:
         """Plan the follow-ups of the ticks that these runs end; return the runs and their ids.
 
         The jobs are read after the runs have ended, so that an edit made before it counts. The rows
-        of `successes`, which nobody has read so far, are read if something may follow.
+        of `successes` are read only if something may follow.
         """
         job_ids = {attempt.row.job_id for attempt in last} | {
             attempt.job_id for attempt in successes
@@ -378,8 +378,8 @@ def _with_last_tick_over(
 def _next_tick(job: ParkedJob, end: TickEnd) -> int:
     """Return the next tick: the delay after the recorded end, and after the last decided tick.
 
-    A delay that was broken in the database makes the job due at once, so that the planner reports
-    the error.
+    A corrupt delay in the database makes the job due at once, so that the planner reports the
+    error.
     """
     base = max(job.last_tick_at, end.finished_at)
     try:

@@ -42,9 +42,9 @@ def next_attempt(
 
     `chance`, from 0 to 1, places it within the job's jitter.
 
-    A job that was deleted, or stopped by a person, has no further attempts. A run that
-    somebody asked to kill is not retried, nor one whose handler says that it is useless; a refused
-    one only if an earlier attempt `has_failed`.
+    A job that was deleted, or stopped by a person, has no further attempts. A run that a user asked
+    to kill is not retried, nor one whose handler says a retry is useless; a refused one only if an
+    earlier attempt `has_failed`.
     """
     if not end.may_retry:
         return None
@@ -62,7 +62,7 @@ def next_attempt(
 
 
 def with_node_retry(job: JobToRun, retry: NodeRetry) -> JobToRun:
-    """Return a job with what a node of a flow says about retries instead."""
+    """Return a job with the retry settings of a flow's node."""
     return job._replace(
         retry_delay=job.retry_delay if retry.delay is None else retry.delay,
         retry_backoff=retry.backoff or job.retry_backoff,
@@ -80,7 +80,7 @@ def was_stopped(run: LockedRun | PlannedRun, job: JobToRun) -> bool:
 
 
 def is_withdrawn(run: LockedRun, job: JobToRun | None, end: End) -> bool:
-    """Whether a run never started and its job was stopped meanwhile, so that it raises no alarm."""
+    """Whether a run never started because its job was stopped; it raises no alarm."""
     return job is not None and end.never_started and was_stopped(run, job)
 
 
@@ -113,8 +113,8 @@ def _retry(run: LockedRun, job: JobToRun, end: End, *, now_ms: int, chance: floa
 def wait_seconds(job: JobToRun, starts: int, chance: float) -> float:
     """Return the wait before the next attempt; `starts` is how many attempts may have started.
 
-    With an exponential backoff it doubles with each start. Jitter only shortens it, so that `most`
-    holds, and spreads what failed together.
+    With an exponential backoff it doubles with each start. Jitter only shortens it, so `most`
+    holds, and spreads runs that failed together.
     """
     wait = float(job.retry_delay)
     if job.retry_backoff == Backoff.EXPONENTIAL:

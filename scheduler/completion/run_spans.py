@@ -40,10 +40,10 @@ class Span:
 
 class SpanExporter(Protocol):
     def export(self, spans: Sequence[Span]) -> None:
-        """Take spans, to send them later on a best effort."""
+        """Queue spans to be sent later, on a best effort."""
 
     def close(self) -> None:
-        """Send what was taken, with a short time limit."""
+        """Send what is queued, with a short time limit."""
 
 
 class RunSpans:

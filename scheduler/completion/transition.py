@@ -1,8 +1,8 @@
 """The step of completion that enters final states: the first final state of a run wins.
 
-Most ends report the success of a run that is the only one of its tick. One guarded UPDATE moves
-all those of an executor, without reading their rows first. The runs that it does not move, and
-every other end, are judged by their rows.
+Most ends report the success of a run that is the only one of its tick. One guarded UPDATE completes
+all of an executor's, without reading their rows. Runs that it does not change, and all other ends,
+are judged by their rows.
 """
 
 from collections import Counter, defaultdict
@@ -35,7 +35,7 @@ log = structlog.get_logger()
 
 
 class SimpleSuccess(NamedTuple):
-    """An end that may be written without its row: who reported it, and what is written."""
+    """A success that can be written without reading its row, and the boot that reported it."""
 
     end: End
     sent_to: SentTo
@@ -83,7 +83,7 @@ def complete_simple_successes(
 
 
 def complete_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
-    """Lock and read the rows of runs, then move those that may end so.
+    """Lock and read the rows of runs, then end those that may end this way.
 
     The result of a run that was given up as LOST is stored as its late status.
     """
@@ -120,7 +120,7 @@ def complete_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judge
 def _simple_success(end: End, now_ms: int) -> SimpleSuccess | None:
     """Return the success of a whole tick that needs no row to be judged; else None.
 
-    Instants within a day are accepted, whenever the run was routed.
+    Times within a day are accepted, whenever the run was routed.
     """
     if (
         end.status is not RunStatus.SUCCEEDED

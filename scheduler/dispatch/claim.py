@@ -30,9 +30,8 @@ class ClaimFacts:
     `live` are all boots by address. Runs go to `addresses`, unless a user named others for a run:
     all that are online, or those of the app's own list, which is `listed`, of which `away` are
     offline. `abilities` say which of them have what a run needs. Those in `unhealthy`, with their
-    problems, are skipped while another is healthy. `in_flight` is how many runs each has.
-    `route` is that of jobs that name none. `decisions` are those of added routes that the previous
-    claim asked for.
+    problems, are skipped while another is healthy. `in_flight` is how many runs each has. `route`
+    is the default route. `decisions` are those of added routes that the previous claim asked for.
     """
 
     app_id: int

@@ -2,8 +2,8 @@
 
 peek (no locks) -> claim (SKIP LOCKED) -> re-check -> route -> commit -> publish
 
-While nothing is due, what is due next is claimed shortly before, decided about as of its due time,
-and published at that time.
+If nothing is due, the next runs are claimed shortly before their due time, routed as of that time,
+and published then.
 """
 
 import random
@@ -45,8 +45,8 @@ SWEEP_MS = 10_000
 IDLE_SECONDS = 0.5
 FULL_SECONDS = 0.05
 CONTENDED_SECONDS = (0.005, 0.02)
-#: The wait when a few runs have filled executors that have enough to do: what these end meanwhile
-#: makes the next batch larger. Without it, a long storm took 8 % longer.
+#: The wait when a few runs filled executors that are busy anyway: the next batch is then larger.
+#: Without it, a long storm took 8 % longer.
 STOCKED_SECONDS = 0.2
 #: The most jobs that are left out of one peek: SQLite takes 32,766 parameters.
 LEFT_OUT_LIMIT = 20_000
@@ -61,8 +61,7 @@ class Dispatcher:
         destinations: where runs may go.
         resolver: knows the jobs that wait for executors to answer.
         sender: routes and sends runs, one batch per transaction.
-        uptime: learns whether this dispatcher can send, and knows which runs it is too late to
-        send.
+        uptime: is told whether this dispatcher can send, and knows which runs are too late to send.
 
     """
 
@@ -110,7 +109,7 @@ class Dispatcher:
         if not self._sender.confirmations.wait_for_room(IDLE_SECONDS):
             return 0
         if not self._has_counted:
-            # Runs that another version sent may not hold what their jobs take.
+            # Another version may have sent runs without recording the limits they hold.
             self._count_going(now_ms)
             self._has_counted = True
         due = self._context.database.read(lambda session: self._look(session, now_ms))
@@ -119,7 +118,7 @@ class Dispatcher:
             return IDLE_SECONDS
         self._aside.free(began_at, self._destinations.room_at)
         self._limits.look()
-        # To wait for a due time would hold up what is due already.
+        # Waiting for a due time would delay runs that are due already.
         ahead_ms = AHEAD_MS if min(due.values(), default=0) > now_ms else 0
         waits = [
             self._dispatch_app(app_id, due_at)
@@ -217,7 +216,7 @@ class Dispatcher:
         return self._random.uniform(*CONTENDED_SECONDS)
 
     def _seconds_until_next(self, app_id: int, peeked_ms: int) -> float:
-        """Return how long no run of an app is due, apart from those that wait.
+        """Return the seconds until an app's next run is due, not counting waiting ones.
 
         It is 0 if one has become due since the last peek.
         """
@@ -283,7 +282,8 @@ class Dispatcher:
     def _until_ms(self, app: str, live: Mapping[str, str], due_at: int) -> int:
         """Return the latest due time of the runs to claim; 0 = none are.
 
-        While no executor is online, it claims those that have waited long enough, to give them up.
+        While no executor is online, only runs that have waited too long are claimed, to be given
+        up.
         """
         if live:
             return max(self._context.now_ms(), due_at)
@@ -308,7 +308,7 @@ class Dispatcher:
         *,
         of_jobs: Collection[int] = (),
     ) -> Peeked:
-        """Return due runs; if there may be more than these, those whose turn it is."""
+        """Return due runs; if there may be more, those whose turn it is by priority."""
         left_out = self._held_back() if of_jobs else self._left_out()
         peeked = self._peek(app_id, until_ms, limit, of_jobs, left_out)
         if not self._destinations.has_priorities(app_id):
@@ -317,7 +317,7 @@ class Dispatcher:
         if len(peeked) < limit:
             return Peeked(peeked, turns)
         others = {*ranked.high, *ranked.low}
-        # If none of a class is known to wait for the limit, others of it may.
+        # If no job of a class is known to wait for the limit, others of the class may.
         unknown = {*ranked.high, *ranked.low} - {*self._limits.job_ids}
         high, low = (
             sorted(({*jobs} & {*of_jobs}) or ({*jobs} & unknown)) if of_jobs else [*jobs]
@@ -352,7 +352,7 @@ class Dispatcher:
         )
 
     def _find_flows(self, app_id: int, limit: int) -> list[int]:
-        """Return the due flows of an app whose executors take nothing now: flows need none."""
+        """Return an app's due flows while its executors take nothing: flows need none."""
         now = self._context.monotonic()
         if now - self._flows_at.get(app_id, 0) < IDLE_SECONDS:
             return []

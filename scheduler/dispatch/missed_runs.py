@@ -10,8 +10,8 @@ skipped. The last one
 
 A scheduled run of a paused app that was due over 5 s before the pause ended is late, as after a
 downtime in which no scheduler could send. A pause of the whole cluster counts as a downtime
-(`scheduler/membership/uptime.py`). Nobody is notified of what a pause held back: whoever paused
-asked for it.
+(`scheduler/membership/uptime.py`). No one is notified of runs that a pause held back: the pause was
+intended.
 
 Any number of schedulers may work on it: whoever holds the job's row decides about all its runs in
 one transaction, and the MISFIRE run is the last tick's own row, so there is never a second one.
@@ -112,7 +112,7 @@ LINGER_MS = 30_000
 IDLE_SECONDS = 0.5
 WAITING_SECONDS = 0.05
 
-#: Why a run is cancelled: its job skips it, a later one runs, or a MISFIRE run stands for it.
+#: Why a run is cancelled: its job skips it, a later one runs, or a MISFIRE run replaces it.
 _SKIPPED = {
     MissedBy.SCHEDULERS: Why.MISSED(policy=MisfirePolicy.DO_NOTHING),
     MissedBy.PAUSE: Why.MISSED_BY_PAUSE(policy=MisfirePolicy.DO_NOTHING),
@@ -133,7 +133,7 @@ log = structlog.get_logger()
 
 
 def _caught_up(backfill_id: int) -> Mapping[MissedBy, Reason]:
-    """Return why a run is cancelled whose due time a backfill runs."""
+    """Return why a run is cancelled when a backfill runs its due time."""
     return {
         MissedBy.SCHEDULERS: Why.MISSED_CAUGHT_UP(id=backfill_id),
         MissedBy.PAUSE: Why.MISSED_BY_PAUSE_CAUGHT_UP(id=backfill_id),
@@ -234,7 +234,7 @@ class MissedRuns:
             )
 
     def _catch_up(self, session: Session, verdicts: _Verdicts, now_ms: int) -> None:
-        """Make the backfills that catch up, and have their runs cancelled for that reason."""
+        """Create the backfills that catch up, and cancel the runs they replace."""
         if not verdicts.caught_up:
             return
         zone = cluster_zone(session, "UTC")
@@ -339,7 +339,7 @@ def _skip_or_catch_up(
     verdicts: _Verdicts,
     now_ms: int,
 ) -> None:
-    """Cancel late runs, and let a backfill run the due times that the job says."""
+    """Cancel late runs, and have a backfill run the due times that the job wants caught up."""
     caught_up: set[int] = set()
     if job.misfire == MisfirePolicy.CATCH_UP and job.schedule_kind not in WAITING_KINDS:
         caught_up = kept_schedule.newest(

@@ -68,7 +68,7 @@ class ZoneChange:
         self._is_checked = False
 
     def check(self, *, at_ms: int) -> None:
-        """Have jobs of another zone claimed at this time; once, as later each comes up in its turn.
+        """Have jobs of another zone claimed at this time, once; later each is claimed in its turn.
 
         Their next tick is stored in the old zone, and the new one may have an earlier one.
         """
@@ -89,7 +89,7 @@ class ZoneChange:
         return own | history.zones(session, [job.id for job in jobs if _names_none(job)])
 
     def has_left(self, job: JobToPlan, zone: str) -> bool:
-        """Whether a job is to leave the zone in which its next ticks are due."""
+        """Whether a job leaves the zone in which its next ticks are due."""
         return _names_none(job) and zone != self._timezone
 
     def goes_on(self, job: JobToPlan, plan: Plan, now_ms: int, calendars: Calendars) -> Plan:
@@ -127,7 +127,7 @@ def _names_none(job: JobToPlan) -> bool:
 
 
 #: How close a tick must be for planning to begin. Less than the window: most ticks are at full
-#: seconds, so with the whole window they would be planned just when others are to be sent.
+#: seconds, so with the whole window they would be planned just when others are sent.
 BEGIN_MS = 4_700
 #: Jobs claimed in one transaction.
 BATCH = 200
@@ -153,7 +153,7 @@ class _Round:
     def present_ms(self) -> int:
         """Return when it began, or the time now if it has waited long.
 
-        A tick that was in time then may be so late by now that the misfire policy decides.
+        A tick that was on time then may be late by now, so that the misfire policy applies.
         """
         waited_seconds = self.monotonic() - self.began_at
         if waited_seconds <= LONG_WAIT_SECONDS:
@@ -180,7 +180,7 @@ class _Batch:
     """What one transaction writes.
 
     Attributes:
-        reported: the skips in whose place nothing runs.
+        reported: the skips that nothing replaces.
         overdue: skips of jobs with too many overdue rows, and how many of these there are.
         watermarks: up to when those jobs' due times were decided before, by id; not of fixed
             delays, of which the audit needs a record for each.
@@ -257,7 +257,7 @@ class Planner:
         return counts.jobs
 
     def _plan_apart(self, this_round: _Round) -> int:
-        """Plan a failed batch in ever smaller parts; stop the jobs at fault."""
+        """Plan a failed batch by bisection; stop the jobs at fault."""
 
         def plan(part: Sequence[JobToPlan]) -> None:
             self._plan_batch(this_round, {job.id for job in part})
@@ -280,7 +280,7 @@ class Planner:
         batch = _Batch()
         zones = self._zones.of(session, claimed)
         apps = app_names_for(session, claimed)
-        # After the claim: a version that is stored later waits for these jobs.
+        # After the claim: a new calendar version waits for the lock on these jobs.
         calendars = {**calendars_for(session, claimed), **calendars_for_runs(session, claimed)}
         for job in claimed:
             zone = zones[job.id]
@@ -332,7 +332,7 @@ class Planner:
     def _catch_up(
         self, session: Session, job: JobToPlan, plan: Plan, zone: str, now_ms: int
     ) -> Plan:
-        """Make the backfill for skips that are caught up; return the plan whose skips name it."""
+        """Create the backfill for skips to catch up; return the plan with skips that name it."""
         if not any(skip.is_caught_up for skip in plan.skips):
             return plan
         [backfill_id] = self._context.ids.take(session, 1)
@@ -422,7 +422,7 @@ def _skips(job: JobToPlan, plan: Plan, now_ms: int) -> list[SkippedTicks]:
 
 
 def _record_skips(session: Session, batch: _Batch) -> None:
-    """Record skipped ticks, and log those that do not only continue a record."""
+    """Record skipped ticks; log only those that begin a new record."""
     overdue_skips = [skip for skip, _ in batch.overdue]
     new = [*batch.skips, *history.extend_skips(session, overdue_skips, batch.watermarks)]
     history.record_skips(session, new)
@@ -440,7 +440,7 @@ def _skipped(claimed: Sequence[JobToPlan], batch: _Batch) -> Mapping[int, int]:
 
 
 def _advance(job: JobToPlan, plan: Plan, schedule: Ticks, batch: _Batch) -> None:
-    """Move a job's watermark, or stop the job when its schedule is over."""
+    """Move a job's watermark, or stop the job when its schedule has ended."""
     if plan.next_ms is None and not plan.waits:
         reason = schedule.end_reason(plan.watermark_ms)
         batch.stops.append(_stop(job, reason, plan.watermark_ms))
@@ -455,7 +455,7 @@ def _advance(job: JobToPlan, plan: Plan, schedule: Ticks, batch: _Batch) -> None
 
 
 def _not_computable(job: JobToPlan, zone: str) -> Reason:
-    """Return the schedule in the job's row as a reason, so that a person sees what is wrong."""
+    """Return the schedule in the job's row as a reason, for people to see what is wrong."""
     return Why.NOT_COMPUTABLE(
         kind=job.schedule_kind, value=job.schedule_value or "", zone=zone, policy=job.misfire
     )

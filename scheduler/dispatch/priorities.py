@@ -54,7 +54,7 @@ class Priorities:
         return self._jobs.get(app_id, _ALL_NORMAL)
 
     def turns(self, app_id: int) -> Turns:
-        """Return whose turn it is among an app's runs, whatever they waited for."""
+        """Return whose turn it is among an app's runs."""
         turns = self._turns.setdefault(app_id, Turns())
         turns.sharers = self._schedulers
         return turns

@@ -1,6 +1,6 @@
-"""Asks a run's route for a destination, and gives the route the facts that it may use.
+"""Asks a run's route for a destination, and supplies the facts that the route may use.
 
-An app's runs may go to executors that are online and healthy and have room.
+Runs go to executors that are online, healthy, and have room.
 """
 
 import random
@@ -21,7 +21,7 @@ from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.runs.run_rows import PlannedRun, RoutedRun
 
-#: So many runs in flight keep an executor busy for a while, even if they do nothing.
+#: This many runs in flight keep an executor busy for a while, even if they do nothing.
 STOCK = 1_000
 
 
@@ -46,7 +46,7 @@ class Destinations:
         return self._workload.room(app_id, live)
 
     def are_stocked(self, app_id: int, live: dict[str, str]) -> bool:
-        """Return whether each of these addresses has so many runs that it is busy for a while."""
+        """Return whether all of these addresses have enough runs to stay busy for a while."""
         return all(runs >= STOCK for runs in self._workload.in_flight(app_id, live).values())
 
     def room_at(self, place: Place) -> int:
@@ -55,7 +55,7 @@ class Destinations:
         return self._workload.room(app_id, [address])
 
     def absent_seconds(self, app: str) -> float:
-        """Return how long no executor of an app has taken triggers."""
+        """Return for how long no executor of an app has taken triggers."""
         return self._roster.absent_seconds(app)
 
     def facts(self, app_id: int, app: str, live: dict[str, str], now_ms: int) -> ClaimFacts:
@@ -167,7 +167,7 @@ class RouteResolver:
         return _as_kept(decision.choice, route)
 
     def decide(self, asked: Sequence[Asked]) -> dict[int, Decision]:
-        """Let added routes choose; called between two claims, as they are user code."""
+        """Let added routes choose; called between two claims, because they are user code."""
         return routes.decide(asked, self._routers, self._random)
 
     def ask(self, facts: ClaimFacts, undecided: Sequence[Undecided]) -> None:
@@ -206,9 +206,9 @@ def _why_none(
 
 
 def _free_slots(facts: ClaimFacts, among: Candidates, addresses: Iterable[str]) -> dict[str, int]:
-    """Return how many slots are free, counting what was routed since the last heartbeats.
+    """Return how many slots are free, less what was routed since the last heartbeats.
 
-    Below 0 = so many runs wait.
+    A negative number counts waiting runs.
     """
     slots, in_flight, taken = facts.abilities.slots, facts.in_flight, among.taken
     return {

@@ -145,7 +145,7 @@ class RunRouting:
             self._route(_Due(row, job))
 
     def cover(self) -> None:
-        """Decide which runs at work are killed, because newer ones take their places."""
+        """Decide which running runs to kill because newer ones replace them."""
         for lane in self._room.lanes.values():
             self.outcome.covered += lane.covered()
 
@@ -171,7 +171,7 @@ class RunRouting:
         return False
 
     def _may_go(self, row: PlannedRun, job: JobToRun) -> bool:
-        """Whether the other runs of its job and its limits let a run go; if not, decide on it."""
+        """Whether its job's other runs and limits let a run go; if not, decide what happens."""
         lane = self._room.lanes.get(job.id)
         match None if lane is None else lane.decide(row):
             case ClusterRefuse(reason):
@@ -184,13 +184,13 @@ class RunRouting:
             return True
         is_pressing = job.max_waiting > 0 or (lane is not None and not lane.queues)
         if is_pressing and job.id in self.outcome.full_limits:
-            # Its later runs must be decided about in time.
+            # Its later runs must be decided in time.
             del self.outcome.full_limits[job.id]
             self.outcome.full_jobs[job.id] = None
         return False
 
     def _has_limits_room(self, row: PlannedRun, job: JobToRun, runs: int = 1) -> bool:
-        """Whether all limits of the job have room for so many runs; if not, decide what follows."""
+        """Whether all limits of the job have room for `runs` more; if not, decide what happens."""
         match self._room.obstacle(job.id, runs):
             case NeverFits(why):
                 self._end(row, why, may_retry=False)
@@ -359,7 +359,7 @@ class RunRouting:
         self._end(row, choice.words, least_wait_seconds=least_wait_seconds)
 
     def _unseen_seconds(self, due: _Due, request: RouteRequest) -> float:
-        """Return for how long no executor that may take a run has given a sign of life."""
+        """Return for how long no executor that may take a run has been seen."""
         waited_seconds: float = (self._facts.now_ms - due.row.due_at) / 1000
         if waited_seconds < self._no_executor_seconds:
             return waited_seconds

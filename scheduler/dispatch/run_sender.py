@@ -120,7 +120,7 @@ class FlowOpener:
     def _block(
         self, session: Session, row: PlannedRun, job: JobToRun, underway: Sequence[Age]
     ) -> None:
-        """Decide about a run of a flow whose other runs still run."""
+        """Decide about a run of a flow that has other runs running."""
         if job.block == Block.DISCARD_LATER:
             self._refuse(row, Why.FLOW_RUNS(id=underway[0][1]))
         elif job.block == Block.COVER_EARLY and _age(row) < max(underway):
@@ -156,7 +156,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """Locked runs, their jobs, and all that their routes decide on."""
+    """Locked runs, their jobs, and the facts for routing."""
 
     runs: Sequence[PlannedRun]
     jobs: Mapping[int, JobToRun]
@@ -183,9 +183,9 @@ class RunSender:
     def send(self, run_ids: Sequence[int], facts: ClaimFacts, peeked: Peeked) -> list[ClaimOutcome]:
         """Send the runs that are still PLANNED and locked by nobody else.
 
-        They are of those that were `peeked` at, which says whose turn it is. The facts may be those
-        of an instant soon to come: nothing is sent before it. Added routes are user code, so they
-        choose between a first and a second transaction.
+        They were `peeked` at, which says whose turn it is. The facts may be those of a moment from
+        now: nothing is sent before it. Added routes are user code, so they choose between a first
+        and a second transaction.
 
         Raises:
             ValueError: one of the runs or jobs holds a value that no trigger can carry.
@@ -236,7 +236,7 @@ class RunSender:
     # -- claim ------------------------------------------------------------------------------------
 
     def _claim(self, session: Session, run_ids: Sequence[int], facts: ClaimFacts) -> _Claim:
-        """Lock runs, and read their jobs and what else decides where they go."""
+        """Lock runs, and read their jobs and everything else that decides where they go."""
         rows = transitions.claim_to_send(
             session, list(run_ids), app_id=facts.app_id, now_ms=self._as_of(facts)
         )
@@ -304,7 +304,7 @@ class RunSender:
     # -- commit -----------------------------------------------------------------------------------
 
     def _store(self, session: Session, outcome: ClaimOutcome, claim: _Claim) -> None:
-        """Write the decisions; each statement is for all runs, however many jobs they belong to."""
+        """Write the decisions, with one statement of each kind for all runs."""
         node, now_ms, room = self.context.node, claim.facts.now_ms, claim.room
         if outcome.routed:
             transitions.route(session, outcome.routed, node=node, now_ms=now_ms)
@@ -369,9 +369,8 @@ def _in_turn(claim: _Claim, run_ids: Iterable[int]) -> Sequence[PlannedRun]:
 
 
 def _in_time(session: Session, rows: list[PlannedRun], facts: ClaimFacts) -> list[PlannedRun]:
-    """Return the runs that no downtime or pause has made late; none if a downtime is not over."""
-    # Read after the clock: what is routed at this instant was routed before a downtime could end
-    # that is not recorded yet.
+    """Return the runs that no downtime or pause made late; none during a downtime."""
+    # Read after the clock: runs routed now precede the end of any downtime not recorded yet.
     sending = uptimes.sending_state(session, facts.app_id, facts.now_ms)
     if facts.now_ms - sending.until_ms > LATE_MS:
         return []

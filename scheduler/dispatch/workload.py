@@ -2,8 +2,8 @@
 
 A count is the last one from the database, plus what was routed since.
 
-Runs are peeked at by due time. If thousands of jobs wait for one executor, theirs are the oldest,
-so they must stay aside long enough for the others to be reached.
+Runs are peeked at by due time. If thousands of jobs wait for one executor, their runs are the
+oldest, so those jobs must be left out long enough for others to be found.
 """
 
 import time
@@ -43,10 +43,9 @@ class JobsAside:
         self._jobs: dict[int, _Aside] = {}
 
     def put_full(self, full: Mapping[int, Place | None], now: float, *, peek_limit: int) -> None:
-        """Leave out jobs for which a place has no room, or which wait for several or for none.
+        """Leave out jobs whose place has no room, or which wait for several places or for none.
 
-        A peek for at most `peek_limit` runs found them. As many jobs or more could fill the next
-        one too, if they came back before it.
+        They were found by a peek for at most `peek_limit` runs, and could fill the next one too.
         """
         are_many = len(self._jobs) + len(full) >= peek_limit
         for job_id, place in full.items():
@@ -60,7 +59,7 @@ class JobsAside:
         self._jobs[job_id] = _Aside(now + BROKEN_SECONDS)
 
     def free(self, now: float, room_of: Callable[[Place], int]) -> None:
-        """Readmit jobs whose time is over, and as many as their places now have room for."""
+        """Readmit jobs whose time is up, and as many as their places now have room for."""
         room: dict[Place, int] = {}
         kept = {}
         for job_id, aside in self._jobs.items():
@@ -83,8 +82,8 @@ class JobsAside:
 
 #: The most runs that an address may have in flight; the others stay PLANNED.
 LIMIT = 2_000
-#: How long a count is trusted, and how long one that says "full": other schedulers hear of some of
-#: the runs that end.
+#: How long a count is trusted, and how long one that says "full": other schedulers see some of the
+#: ends.
 COUNT_SECONDS = 1.0
 FULL_SECONDS = 0.25
 
@@ -108,7 +107,7 @@ class Workload:
         self._clock = clock
         self._counts: Counter[tuple[int, str]] = Counter()
         self._counted_at = float("-inf")
-        # Bounded, because nobody takes from it while nothing is due.
+        # Bounded, because nothing reads it while no run is due.
         self._freed: deque[Mapping[tuple[int, str], int]] = deque(maxlen=1_000)
 
     def room(self, app_id: int, addresses: Iterable[str]) -> int:
