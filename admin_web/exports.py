@@ -11,11 +11,13 @@ from dataclasses import replace
 from itertools import islice
 from typing import Any, NamedTuple
 
+import msgspec
 from flask import Response, request
 from sqlalchemy.orm import Session
 
 from warren.admin_web.downloads import FORMAT, FORMATS
 from warren.admin_web.services import ConsoleServices
+from warren.resources.instant import to_builtins
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.views.job_view import job_json, job_view
 from warren.scheduler.views.to_json import plain
@@ -238,3 +240,8 @@ class ListFiles:
 def views(name: str, kind: type[NamedTuple], rows: Sequence[NamedTuple]) -> Response:
     """Export a list of views; its columns have the names of their fields."""
     return answer(name, kind._fields, (run._asdict() for run in rows))
+
+
+def resources(name: str, kind: type[msgspec.Struct], rows: Sequence[msgspec.Struct]) -> Response:
+    """Export a list of resources, as the API answers them."""
+    return answer(name, kind.__struct_fields__, map(to_builtins, rows))

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-import msgspec
 from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
 from werkzeug.test import EnvironBuilder, run_wsgi_app
@@ -18,6 +17,7 @@ from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
 from warren.admin_web.api.run_answers import ApiRequest, HeldRequest, LongPolling, Wait
 from warren.admin_web.services import ApiServices, Errands, JobFiles
 from warren.admin_web.url_routes import IdConverter
+from warren.resources.instant import encode
 from warren.resources.operation import JSON, MERGE_PATCH
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.job_files.job_file import FileParts
@@ -201,7 +201,7 @@ def _written(result: Any, view: Mounted) -> Response:
     reply = result if isinstance(result, Reply) else Reply(value=result)
     status = reply.status or view.endpoint.status
     raw = b"" if reply.value is None else reply.value
-    data = raw if isinstance(raw, bytes) else msgspec.json.encode(raw)
+    data = raw if isinstance(raw, bytes) else encode(raw)
     media = reply.media if data else None
     answer = Response(data, status=status, content_type=media)
     answer.headers.update(reply.headers)

@@ -12,9 +12,10 @@ from warren.admin_web.local_times import weekday_names
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
+from warren.resources.calendars import Calendar
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.watches import STAGES
-from warren.scheduler.views.calendar_view import CalendarView, DayView, calendar_views, read_year
+from warren.scheduler.views.calendar_view import DayView, calendar_views, read_year
 from warren.sql.instants import moment
 
 _YEARS = range(1970, 3000)
@@ -46,7 +47,7 @@ class CalendarPages:
         known = visitor()
         views = self._services.database.read(lambda s: calendar_views(s, known.app_ids))
         if exports.is_asked():
-            return exports.views("calendars", CalendarView, views)
+            return exports.resources("calendars", Calendar, views)
         today = moment(self._services.now_ms()).date()
         soon = (today + timedelta(days=STAGES[0])).isoformat()
         return render_template("pages/calendars.html", calendars=views, soon=soon)

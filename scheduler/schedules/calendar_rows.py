@@ -14,14 +14,9 @@ from itertools import groupby
 import msgspec
 from sqlalchemy.orm import Session
 
+from warren.resources.calendars import WEEKDAYS
 from warren.scheduler.schedules.facts import Scheduled, calendar_of
-from warren.scheduler.schedules.working_days import (
-    WEEKDAYS,
-    Calendar,
-    Calendars,
-    CalendarVersion,
-    day_of,
-)
+from warren.scheduler.schedules.working_days import Calendar, Calendars, CalendarVersion, day_of
 from warren.sql.jobs import calendars
 from warren.sql.jobs.calendars import VersionRow
 

@@ -12,7 +12,6 @@ from functools import lru_cache
 EPOCH_ORDINAL = 719_163
 #: How many days a due time may move at most.
 MAX_MOVE_DAYS = 31
-WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _WEEK = 7
 #: Day 0 was a Thursday.
 _FIRST_WEEKDAY = 3

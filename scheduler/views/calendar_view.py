@@ -2,34 +2,19 @@
 
 from collections.abc import Collection
 from datetime import date
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from msgspec.structs import asdict
 from sqlalchemy.orm import Session
 
+from warren.resources.calendars import WEEKDAYS, Calendar, CalendarDay, CalendarYear
+from warren.resources.instant import Instant
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.calendar_rows import WORK, CalendarDays, NotTaken
-from warren.scheduler.schedules.working_days import WEEKDAYS, CalendarVersion, date_of, day_of
-from warren.scheduler.views.to_json import to_json
+from warren.scheduler.schedules.working_days import CalendarVersion, date_of, day_of
 from warren.sql.jobs import calendars
 from warren.sql.jobs.calendars import VersionRow
 from warren.sql.registry import apps
-
-
-class CalendarView(NamedTuple):
-    """A version of a calendar; `jobs` are those that use it and may be seen, as APP/NAME.
-
-    `not_taken` says which events of a feed are no days of it; empty = there are none.
-    """
-
-    name: str
-    version: int
-    weekend: tuple[str, ...]
-    until: str
-    source: str
-    effective_at: int
-    made_by: str
-    jobs: tuple[str, ...]
-    not_taken: str
 
 
 class DayView(NamedTuple):
@@ -48,7 +33,7 @@ class YearView(NamedTuple):
     `versions` is how many there are, `effective` when each began to count, by its number.
     """
 
-    calendar: CalendarView
+    calendar: Calendar
     versions: int
     effective: dict[int, int]
     year: int
@@ -62,7 +47,7 @@ class YearView(NamedTuple):
         return [day for day in self.days if day.is_special]
 
 
-def calendar_views(session: Session, app_ids: Collection[int] | None) -> list[CalendarView]:
+def calendar_views(session: Session, app_ids: Collection[int] | None) -> list[Calendar]:
     """Return the newest version of each calendar."""
     newest = {row.name: row for row in calendars.versions(session)}
     return [_view(session, row, app_ids) for row in newest.values()]
@@ -104,20 +89,18 @@ def read_year(
     )
 
 
-def calendar_json(view: CalendarView) -> dict[str, Any]:
-    """Return a calendar as a JSON object."""
-    return to_json(view)
-
-
-def year_json(shown: YearView) -> dict[str, Any]:
-    """Return a year of a calendar as a JSON object."""
-    return calendar_json(shown.calendar) | {
-        "year": shown.year,
-        "working_days": shown.working_days,
-        "days": [
-            {"date": day.date, "working": day.is_working, "name": day.name} for day in shown.special
+def year_of(shown: YearView) -> CalendarYear:
+    """Return a year of a calendar as programs see it."""
+    return CalendarYear(
+        **asdict(shown.calendar),
+        year=shown.year,
+        working_days=shown.working_days,
+        days=[
+            CalendarDay(date=day.date, working=day.is_working, name=day.name)
+            for day in shown.special
         ],
-    }
+        versions=shown.versions,
+    )
 
 
 def _days_of(said: CalendarDays, version: CalendarVersion, year: int) -> tuple[DayView, ...]:
@@ -141,17 +124,17 @@ def _is_usual(said: CalendarDays, at: date) -> bool:
     return (said.days[at].partition(" ")[0] == WORK) is not is_weekend
 
 
-def _view(session: Session, row: VersionRow, app_ids: Collection[int] | None) -> CalendarView:
+def _view(session: Session, row: VersionRow, app_ids: Collection[int] | None) -> Calendar:
     users = calendars.users(session, row.name, app_ids)
     named = apps.names(session, {job.app_id for job in users}) if users else {}
-    return CalendarView(
+    return Calendar(
         name=row.name,
         version=row.number,
-        weekend=tuple(row.weekend.split(",")) if row.weekend else (),
+        weekend=row.weekend.split(",") if row.weekend else [],
         until=row.until.isoformat(),
         source=row.source,
-        effective_at=row.effective_at,
+        effective_at=Instant.of(row.effective_at),
         made_by=row.made_by,
-        jobs=tuple(f"{named[job.app_id]}/{job.name}" for job in users),
+        jobs=[f"{named[job.app_id]}/{job.name}" for job in users],
         not_taken=str(NotTaken.of(row) or ""),
     )

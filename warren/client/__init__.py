@@ -19,6 +19,7 @@ from warren.client.answers import (
 )
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
+from warren.resources.calendars import Calendar, CalendarYear
 from warren.resources.limits import Limit
 
 __all__ = [
@@ -26,6 +27,8 @@ __all__ = [
     "Applied",
     "AsyncClient",
     "Backfill",
+    "Calendar",
+    "CalendarYear",
     "Change",
     "Client",
     "Executor",

@@ -91,7 +91,9 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
             items = yield from items_of(path + rest, fields, None, operation.item)
             return cast(T, items)
         body = None if endpoint.body is None else msgspec.json.encode(fields)
-        response = yield Request(method=endpoint.method, path=path + rest, body=body)
+        asked = {} if endpoint.body else {k: v for k, v in fields.items() if v is not None}
+        query = f"?{urlencode(asked)}" if asked else ""
+        response = yield Request(method=endpoint.method, path=path + rest + query, body=body)
         return cast(T, endpoint.answer and value_of(response, endpoint.answer))
 
     return exchange

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from warren.client import calls
 from warren.client.exchange import Exchange, Lost, Pause, Request, Response, Transport, repeated
+from warren.resources import calendars as calendar_operations
 from warren.resources import limits as limit_operations
 
 _PATH = "/api/v1"
@@ -405,6 +406,8 @@ class Client(_Configured):
     pause = _Call(calls.pause)
     resume = _Call(calls.resume)
     executors = _Call(calls.executors)
+    calendars = _Call(calls.call_of(calendar_operations.list_calendars))
+    calendar = _Call(calls.call_of(calendar_operations.show_calendar))
     limits = _Call(calls.call_of(limit_operations.list_limits))
     limit = _Call(calls.call_of(limit_operations.show_limit))
     set_limit = _Call(calls.call_of(limit_operations.set_limit))
@@ -493,6 +496,8 @@ class AsyncClient(_Configured):
     pause = _AsyncCall(calls.pause)
     resume = _AsyncCall(calls.resume)
     executors = _AsyncCall(calls.executors)
+    calendars = _AsyncCall(calls.call_of(calendar_operations.list_calendars))
+    calendar = _AsyncCall(calls.call_of(calendar_operations.show_calendar))
     limits = _AsyncCall(calls.call_of(limit_operations.list_limits))
     limit = _AsyncCall(calls.call_of(limit_operations.show_limit))
     set_limit = _AsyncCall(calls.call_of(limit_operations.set_limit))

@@ -1,17 +1,29 @@
 """`warren calendars …`: which days are working days."""
 
 import json
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
 from warren.command_options import as_json, examples, takes_settings
-from warren.errands.sending import open_sender, send
+from warren.connect import connect
+from warren.errands.sending import open_sender
 from warren.jobfile.sources import Source, read_sources
+from warren.resources import calendars as operations
+from warren.resources.calendars import WEEKDAYS
 from warren.settings.settings import Settings
-from warren.terminal.output import print_output
+from warren.terminal.output import (
+    print_facts,
+    print_line,
+    print_output,
+    print_struct,
+    print_table,
+    shown_time,
+)
 
+_HEADERS = ("name", "version", "weekend", "known until", "from", "jobs", "made by", "counts from")
 _name = click.argument("name")
 
 
@@ -80,13 +92,34 @@ def _described(name: str, source: str | None, weekend: str | None) -> Source:
 @calendars.command("list", epilog=examples("warren calendars list", "warren calendars list --json"))
 @as_json
 @takes_settings("database_url")
-def list_command(settings: Settings, **wanted: Any) -> int:
+def list_command(settings: Settings, as_json: bool) -> None:
     """List the calendars: until when they know the days, and how many jobs use them."""
-    return send(settings, "calendars.list", **wanted)
+    with connect(settings) as client:
+        found = client.calendars()
+    if as_json:
+        for one in found:
+            print_struct(one)
+        return
+    lines = [
+        (
+            one.name,
+            str(one.version),
+            ",".join(one.weekend),
+            one.until,
+            one.source,
+            str(len(one.jobs)),
+            one.made_by,
+            shown_time(one.effective_at, settings.zone),
+        )
+        for one in found
+    ]
+    nothing = "no calendars yet; try: warren calendars apply --name cn --from holidays:CN"
+    print_table(_HEADERS, lines, nothing=nothing)
 
 
 @calendars.command(
     "show",
+    help=operations.show_calendar.about,
     epilog=examples(
         "warren calendars show cn",
         "warren calendars show cn --year 2026 --json",
@@ -98,6 +131,33 @@ def list_command(settings: Settings, **wanted: Any) -> int:
 @click.option("--version", type=click.IntRange(1), help="Default: the newest.")
 @as_json
 @takes_settings("database_url", "timezone")
-def show(settings: Settings, **wanted: Any) -> int:
-    """Show the days of a year that are not as their weekday says, and the jobs of the calendar."""
-    return send(settings, "calendars.show", **wanted)
+def show(
+    settings: Settings, name: str, year: int | None, version: int | None, as_json: bool
+) -> None:
+    with connect(settings) as client:
+        shown = client.calendar(
+            name, year=year or datetime.now(settings.zone).year, version=version
+        )
+    if as_json:
+        print_struct(shown)
+        return
+    facts = {
+        "calendar": f"{shown.name}, version {shown.version} of {shown.versions}",
+        "weekend": ", ".join(shown.weekend) or "none",
+        "known until": shown.until,
+        "from": shown.source or "the job file",
+        "working days": f"{shown.working_days} in {shown.year}",
+        "jobs": ", ".join(shown.jobs) or "none",
+        "in its feed": shown.not_taken,
+    }
+    print_facts(facts)
+    print_line()
+    lines = [
+        (day.date, _weekday(day.date), "work" if day.working else "off", day.name)
+        for day in shown.days
+    ]
+    print_table(("day", "weekday", "", "name"), lines, nothing="every day is as its weekday says")
+
+
+def _weekday(day: str) -> str:
+    return WEEKDAYS[date.fromisoformat(day).weekday()]

@@ -29,8 +29,6 @@ ERRANDS = {
     "jobs.check": Errand(WRITE, "job_files:check_files"),
     "jobs.export": Errand(WRITE, "job_files:export_jobs"),
     "calendars.apply": Errand(ADMIN, "calendars:apply_calendars"),
-    "calendars.list": Errand(READ, "calendars:list_calendars"),
-    "calendars.show": Errand(READ, "calendars:show_calendar"),
     "runs.list": Errand(READ, "runs:list_runs"),
     "runs.skips": Errand(READ, "runs:list_skips"),
     "runs.show": Errand(READ, "runs:show_run"),

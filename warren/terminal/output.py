@@ -14,6 +14,7 @@ import click
 import msgspec
 
 from warren.broker.durations import DURATION, seconds_of
+from warren.resources.instant import to_builtins
 from warren.settings.settings import colour_is_unwanted
 from warren.sql.instants import moment
 
@@ -87,7 +88,7 @@ def print_json(value: Mapping[str, Any]) -> None:
 
 def print_struct(value: msgspec.Struct) -> None:
     """Print a resource as one JSON object."""
-    print_json(msgspec.to_builtins(value))
+    print_json(to_builtins(value))
 
 
 def print_line(text: str = "", sign: str = "") -> None:
@@ -354,3 +355,8 @@ def local(instant_ms: int | None, zone: ZoneInfo) -> str:
         return ""
     shown = moment(instant_ms, zone)
     return shown.strftime("%Y-%m-%d %H:%M:%S ") + (shown.tzname() or "")
+
+
+def shown_time(at: datetime | None, zone: ZoneInfo) -> str:
+    """Return a point in time as `local` does."""
+    return "" if at is None else local(round(at.timestamp() * 1_000), zone)

@@ -1,56 +1,23 @@
 """Calendars of working days."""
 
 from datetime import date
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from warren.admin_web.api.endpoint import Call, endpoint
-from warren.admin_web.api.openapi import answer_type, to_answer
+from warren.admin_web.api.endpoint import Call, endpoint, serves
 from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import PageQuery, Scope, page_type
+from warren.resources import calendars as operations
+from warren.resources.calendars import CalendarYear
+from warren.resources.operation import Scope
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarChange
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
-from warren.scheduler.views.calendar_view import CalendarView, calendar_views, read_year
+from warren.scheduler.views.calendar_view import calendar_views, read_year, year_of
 from warren.sql.instants import iso, moment
-
-CalendarAnswer = answer_type("Calendar", CalendarView)
-CalendarPage = page_type(CalendarAnswer)
-
-
-class CalendarDay(msgspec.Struct, kw_only=True):
-    """A day that is not as its weekday says; `name` is that of a holiday."""
-
-    date: str
-    working: bool
-    name: str
-
-
-class YearAnswer(msgspec.Struct, kw_only=True):
-    """A year of a calendar: its special days, and how many working days it has.
-
-    `not_taken` says which events of a feed are no days of it; empty = there are none.
-    """
-
-    name: str
-    version: int
-    weekend: list[str]
-    until: str
-    year: int
-    working_days: int
-    days: list[CalendarDay]
-    not_taken: str
-
-
-class YearQuery(msgspec.Struct, kw_only=True):
-    """Which year, by default this one, and by which version, by default the newest."""
-
-    year: Annotated[int, msgspec.Meta(ge=1970, le=2999)] | None = None
-    version: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
 class CalendarBody(msgspec.Struct, kw_only=True):
@@ -123,43 +90,25 @@ class CalendarEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/calendars", Scope.READ, CalendarPage, query=PageQuery)
+    @serves(operations.list_calendars)
     def index(self, call: Call) -> Any:
-        """List calendars by name, with the jobs that use them."""
         after = place_of(call.query, str) or ""
-        views = self._services.database.read(
+        found = self._services.database.read(
             lambda session: calendar_views(session, call.actor.app_ids)
         )
-        rows = [view for view in views if view.name > after][: call.query.limit + 1]
-        return page(
-            CalendarPage,
-            call.query,
-            rows,
-            lambda view: to_answer(CalendarAnswer, view),
-            lambda view: view.name,
-        )
+        rest = [one for one in found if one.name > after][: call.query.limit + 1]
+        kind = operations.list_calendars.endpoint.answer
+        return page(kind, call.query, rest, lambda one: one, lambda one: one.name)
 
-    @endpoint("GET", "/calendars/<name>", Scope.READ, YearAnswer, query=YearQuery)
-    def show(self, call: Call, name: str) -> YearAnswer:
-        """Show a year of a calendar."""
+    @serves(operations.show_calendar)
+    def show(self, call: Call, name: str) -> CalendarYear:
         year = call.query.year or moment(self._services.now_ms()).year
-        shown = self._services.database.read(
-            lambda session: read_year(
-                session, name, year, version=call.query.version, app_ids=call.actor.app_ids
+        return year_of(
+            self._services.database.read(
+                lambda session: read_year(
+                    session, name, year, version=call.query.version, app_ids=call.actor.app_ids
+                )
             )
-        )
-        return YearAnswer(
-            name=shown.calendar.name,
-            version=shown.calendar.version,
-            weekend=list(shown.calendar.weekend),
-            until=shown.calendar.until,
-            year=shown.year,
-            working_days=shown.working_days,
-            days=[
-                CalendarDay(date=day.date, working=day.is_working, name=day.name)
-                for day in shown.special
-            ],
-            not_taken=shown.calendar.not_taken,
         )
 
     @endpoint(

@@ -1,0 +1,33 @@
+"""Points in time in answers: ISO 8601 in UTC, with milliseconds."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+
+class Instant(datetime):
+    """A point in time that answers give with its milliseconds, unlike msgspec."""
+
+    @classmethod
+    def of(cls, instant_ms: int) -> "Instant":
+        """Return epoch milliseconds as a point in time."""
+        return cls.fromtimestamp(instant_ms / 1_000, UTC)
+
+
+def iso(at: Any) -> str:
+    """Return a point in time such as `2026-12-01T08:00:00.000+00:00`."""
+    if isinstance(at, datetime):
+        return at.astimezone(UTC).isoformat(timespec="milliseconds")
+    raise NotImplementedError
+
+
+#: Writes an answer as JSON.
+encode = msgspec.json.Encoder(enc_hook=iso).encode
+
+
+def to_builtins(resource: msgspec.Struct) -> dict[str, Any]:
+    """Return a resource as JSON has it, in Python's own types."""
+    plain = msgspec.to_builtins(resource, builtin_types=(datetime,), enc_hook=iso)
+    said: dict[str, Any] = msgspec.to_builtins(plain, enc_hook=iso)
+    return said
