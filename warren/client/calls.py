@@ -34,6 +34,8 @@ from warren.client.answers import (
 )
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
+from warren.resources import calendars as calendar_operations
+from warren.resources import limits as limit_operations
 from warren.resources.operation import Operation
 
 P = ParamSpec("P")
@@ -97,6 +99,14 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
         return cast(T, endpoint.answer and value_of(response, endpoint.answer))
 
     return exchange
+
+
+calendars = call_of(calendar_operations.list_calendars)
+calendar = call_of(calendar_operations.show_calendar)
+limits = call_of(limit_operations.list_limits)
+limit = call_of(limit_operations.show_limit)
+set_limit = call_of(limit_operations.set_limit)
+delete_limit = call_of(limit_operations.delete_limit)
 
 
 def keyed(path: str, body: Any, key: str | None) -> Request:

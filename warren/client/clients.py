@@ -16,8 +16,6 @@ from urllib.parse import urlsplit
 
 from warren.client import calls
 from warren.client.exchange import Exchange, Lost, Pause, Request, Response, Transport, repeated
-from warren.resources import calendars as calendar_operations
-from warren.resources import limits as limit_operations
 
 _PATH = "/api/v1"
 #: The most connections at a time.
@@ -406,12 +404,12 @@ class Client(_Configured):
     pause = _Call(calls.pause)
     resume = _Call(calls.resume)
     executors = _Call(calls.executors)
-    calendars = _Call(calls.call_of(calendar_operations.list_calendars))
-    calendar = _Call(calls.call_of(calendar_operations.show_calendar))
-    limits = _Call(calls.call_of(limit_operations.list_limits))
-    limit = _Call(calls.call_of(limit_operations.show_limit))
-    set_limit = _Call(calls.call_of(limit_operations.set_limit))
-    delete_limit = _Call(calls.call_of(limit_operations.delete_limit))
+    calendars = _Call(calls.calendars)
+    calendar = _Call(calls.calendar)
+    limits = _Call(calls.limits)
+    limit = _Call(calls.limit)
+    set_limit = _Call(calls.set_limit)
+    delete_limit = _Call(calls.delete_limit)
     read = _Call(calls.read)
     backfill = _Call(calls.backfill)
     preview_backfill = _Call(calls.preview_backfill)
@@ -496,12 +494,12 @@ class AsyncClient(_Configured):
     pause = _AsyncCall(calls.pause)
     resume = _AsyncCall(calls.resume)
     executors = _AsyncCall(calls.executors)
-    calendars = _AsyncCall(calls.call_of(calendar_operations.list_calendars))
-    calendar = _AsyncCall(calls.call_of(calendar_operations.show_calendar))
-    limits = _AsyncCall(calls.call_of(limit_operations.list_limits))
-    limit = _AsyncCall(calls.call_of(limit_operations.show_limit))
-    set_limit = _AsyncCall(calls.call_of(limit_operations.set_limit))
-    delete_limit = _AsyncCall(calls.call_of(limit_operations.delete_limit))
+    calendars = _AsyncCall(calls.calendars)
+    calendar = _AsyncCall(calls.calendar)
+    limits = _AsyncCall(calls.limits)
+    limit = _AsyncCall(calls.limit)
+    set_limit = _AsyncCall(calls.set_limit)
+    delete_limit = _AsyncCall(calls.delete_limit)
     read = _AsyncCall(calls.read)
     backfill = _AsyncCall(calls.backfill)
     preview_backfill = _AsyncCall(calls.preview_backfill)
