@@ -627,6 +627,7 @@ def test_an_executor_that_met_an_id_twice_moves_the_counter_once(
     assert cluster.trigger("work") > LEFT_OUT
     [epoch] = cluster.database.read(all_epochs)
     assert (epoch.cause, epoch.told_by) == (Cause.EXECUTOR, f"{APP}/one")
+    assert epoch.found_id == run_id
 
 
 @on_memory
