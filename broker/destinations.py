@@ -57,7 +57,7 @@ def is_name(host: str) -> bool:
 
 
 def is_never_called(ip: IpAddress) -> bool:
-    """Return whether an address is called by nobody, because of itself or of what it carries."""
+    """Return whether an address is never called, by itself or by an address that it embeds."""
     return any(map(_is_hostile, _meant(ip)))
 
 

@@ -21,7 +21,7 @@ from enum import Enum, auto
 
 
 class Phase(Enum):
-    """How far a run has come in the executor."""
+    """The state of a run in the executor."""
 
     #: In its lane. It may be assigned early to a process.
     WAITING = auto()
@@ -139,7 +139,7 @@ LIFE: Mapping[Phase, Mapping[Event, tuple[Phase, tuple[Effect, ...]]]] = {
 
 
 class SlotPhase(Enum):
-    """How far a run has come in a slot."""
+    """The state of a run in a slot."""
 
     #: It waits for a process to exit, so that there is room for its own.
     QUEUED = auto()

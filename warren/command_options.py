@@ -12,7 +12,7 @@ from warren.broker.durations import read_duration
 from warren.logs import configure_logs
 from warren.settings.settings import flag_of, read_settings
 
-#: The flags that override settings, with their help. None takes a secret, as everybody can read
+#: The flags that override settings, with their help. None takes a secret, because anyone can read
 #: it in the list of processes.
 SETTING_FLAGS = {
     "database_url": "Database URL without a password, e.g. sqlite:///path.",

@@ -59,7 +59,8 @@ from warren.sql.listings.run_search import RunCount, RunPage
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
 
-#: Results that are nested deeper or have more parts are shown as text. A table has so many columns.
+#: Results that are nested deeper or have more parts are shown as text; the last is the most columns
+#: of a table.
 MAX_DEPTH = 12
 MAX_PARTS = 2_000
 MAX_COLUMNS = 12

@@ -190,7 +190,7 @@ class Executor:
     def start(self, on_beat: Callable[[], None] | None = None) -> None:
         """Start, and return once heartbeats are being sent.
 
-        `on_beat` is called about once a second by the core's thread, as long as that works.
+        `on_beat` is called about once a second by the core's thread while that works.
 
         Raises:
             StateFolderInUse: another process holds the state folder.

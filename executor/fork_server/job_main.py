@@ -84,7 +84,7 @@ from warren.executor.handlers.outcomes import (
 _PROGRESS_SECONDS = 1.0
 #: Seconds between two checks whether a called run has ended.
 _SHORTEST_LOOK, _LONGEST_LOOK = 0.02, 0.5
-#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
+#: Bytes read from the channel at a time; a larger buffer would be mapped again for every read.
 _READ_BYTES = 16_384
 
 

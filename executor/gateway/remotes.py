@@ -167,7 +167,7 @@ class Remote:
 
     @property
     def is_done_with(self) -> bool:
-        """Whether one that is over needs nobody to continue it."""
+        """Whether one that has ended need not be continued."""
         executor = self.executor
         is_gone = self._is_draining or executor.was_drained or executor.was_refused
         return is_gone and not self.has_left_runs
@@ -247,7 +247,7 @@ class Callbacks:
         return unknown, not pending and all(each.result() for each in done)
 
     def is_given_up(self, result: RemoteResult) -> bool:
-        """Whether the result of an unknown run has been offered for so long that nobody has it."""
+        """Whether the result of an unknown run was offered so long that no gateway has the run."""
         now = time.monotonic()
         since = self._offered.setdefault(result.run_id, now)
         if now - since < OFFERED_SECONDS:

@@ -68,7 +68,7 @@ class CallFailed(Exception):
         self.run_id = run_id
 
 
-#: Waits for the run of a call up to so many seconds, None = for ever, and returns its result.
+#: Waits for a called run up to this many seconds, None = forever, and returns its result.
 Wait: TypeAlias = Callable[[float | None], Any]
 #: Stores a call: the job's name, its params, and its param as a text instead.
 OnCall: TypeAlias = Callable[[str, object, str | None], Wait]

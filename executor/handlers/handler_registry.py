@@ -315,7 +315,7 @@ def import_source(source: str, what: str = "handlers") -> ModuleType:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including sys.exit() at import
-        # A declaration that we refuse is told in one line, which names its file and line.
+        # A refused declaration is reported in one line, with its file and line.
         ours = str(error) if isinstance(error, HandlersError) else refusal_in(error)
         line, trace = (ours, "") if ours else (_last_line(error), _users_traceback(error))
         raise HandlersError(f"cannot load {what} from {source!r}: {line}", trace) from error

@@ -412,7 +412,7 @@ class Contents:
 
 
 class Stage(Enum):
-    """How far a run has come on this executor."""
+    """The stage of a run on this executor."""
 
     UNKNOWN = auto()
     ACCEPTED = auto()
@@ -445,7 +445,6 @@ class RunStates:
     # -- reading ------------------------------------------------------------------------------
 
     def stage(self, run_id: int) -> Stage:
-        """Return how far a run has come."""
         entry = self._contents.open_runs.get(run_id)
         if entry is None:
             return Stage.FINISHED if run_id in self._contents.finished else Stage.UNKNOWN

@@ -82,7 +82,7 @@ def timed_out(timeout_seconds: float) -> Stop:
 
 
 def killed(words: Words) -> Stop:
-    """Return the stop that somebody ordered."""
+    """Return the stop of a killed run."""
     return Stop(Outcome.KILLED, words or Why.KILLED())
 
 

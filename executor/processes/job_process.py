@@ -33,7 +33,7 @@ from warren.executor.processes.interface import Owner
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import SlotPhase
 
-#: Bytes taken from the channel at a time; a larger buffer would be mapped anew for every read.
+#: Bytes read from the channel at a time; a larger buffer would be mapped again for every read.
 _READ_BYTES = 16_384
 #: More reads than are needed for the answers of a batch.
 _MAX_READS = 1_000

@@ -1,4 +1,4 @@
-"""Commands on backfills: make one or preview it, pause it, let it go on, cancel it.
+"""Commands on backfills: create, preview, pause, resume and cancel.
 
 They only write rows; the schedulers' role plans the runs.
 """

@@ -152,7 +152,7 @@ class CalendarCommands:
     def _change(
         self, session: Session, name: str, days: CalendarDays, users: Sequence[CalendarUser]
     ) -> tuple[CalendarChange, list[_Replanned]]:
-        """Return what a version that is stored now changes; the jobs are locked by now."""
+        """Return what a version that is stored now changes; the jobs are already locked."""
         effective_ms = self._context.now_ms() + EFFECTIVE_AFTER_MS
         before = load_calendars(session, [name]).get(name)
         if before:

@@ -216,7 +216,7 @@ def repeated(
 
 
 def _was_cut(graph: Graph, name: str, outcomes: Mapping[str, Outcome]) -> bool:
-    """Whether a node did not run although its edges let it, or is new in the graph."""
+    """Whether a node did not run although its edges were true, or is new in the graph."""
     if name not in outcomes:
         return True
     if outcomes[name] is not Outcome.BYPASSED:

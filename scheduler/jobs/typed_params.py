@@ -127,9 +127,9 @@ class _Schemas(NamedTuple):
 
 
 class _Remembered:
-    """What catalogues say, by their fingerprints, which are hashes of it: it is never outdated.
+    """A cache of catalogues by fingerprint, which is a hash of the content, so it never goes stale.
 
-    So a trigger reads who is online, and a catalogue of up to 900 kB only once. Thread-safe.
+    A trigger then only reads who is online, and each catalogue of up to 900 kB once. Thread-safe.
     """
 
     def __init__(self) -> None:

@@ -207,7 +207,7 @@ def since_success(
 ) -> int:
     """Return since when a success is awaited: since the last one, or since it could be.
 
-    The wait begins anew after a pause that has held back a due time; any other is not counted.
+    The wait starts again after a pause that held back a due time; other pauses do not count.
     """
     since_ms = max(last_success_ms, since_ms, 0)
     paused = [Span(pause.since_at, min(_end(pause), now_ms)) for pause in pauses]

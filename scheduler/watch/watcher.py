@@ -45,7 +45,7 @@ class Findings:
 
     Attributes:
         opening: the due times that broke a rule, by rule.
-        closing: open incidents that are over, and why.
+        closing: open incidents that have ended, and why.
         columns: the new values of the job's watch.
         forget: whether the job has no expectations.
 
@@ -91,7 +91,7 @@ class Look:
         self._nexts: list[int] = []
 
     def findings(self) -> Findings:
-        """Return what is broken, what is over, and when to check next."""
+        """Return which rules are broken, which incidents have ended, and when to check next."""
         job, findings = self._job, self._found
         if not self._expect or job.app_id is None:
             self._close_all(ClosedBy.DELETED if job.app_id is None else ClosedBy.DROPPED)
@@ -240,10 +240,10 @@ LEASE = "watch"
 #: Seconds between two rounds, and the most jobs that a round checks.
 ROUND_SECONDS = 2.0
 LOOKS = 50
-#: Time between two reminders of an incident that nobody has acknowledged.
+#: Time between two reminders of an unacknowledged incident.
 REMIND_MS = 30 * MINUTE_MS
 #: When a backlog is an incident: this many runs over MINUTE_MS late, or one over OLDEST_MS late. It
-#: is over once less than half of either is left, so that it does not come and go.
+#: ends once less than half of either is left, so that it does not flap.
 BACKLOG, OLDEST_MS = 100, 15 * MINUTE_MS
 #: Seconds between two searches for backlogs, at least; and times as long as one takes.
 BACKLOG_SECONDS, BACKLOG_FACTOR = 2.0, 20
@@ -500,7 +500,7 @@ def _waiting(backlog: Backlog) -> Broken:
 def _over(
     incident: OpenIncident, lasting: set[tuple[int, Rule]], *, is_judge: bool
 ) -> ClosedBy | None:
-    """Return why an incident is over that no check of a job closes; None if it is not over."""
+    """Return why an incident ended that no check of a job closes; None if it has not."""
     if incident.job is None:
         return ClosedBy.DELETED
     is_ours = incident.rule == Rule.LONGEST or (incident.rule == Rule.WAITING and is_judge)

@@ -13,7 +13,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.models import SignIn, User
 from warren.sql.rows import contains, fetch, query
 
-#: What the stored password of a program begins with: nobody can sign in with it.
+#: The prefix of a program's stored password: no one can sign in with it.
 NO_SIGN_IN = "!"
 
 

@@ -59,7 +59,7 @@ def claim(session: Session, backfill_id: int) -> Backfill | None:
 
 
 def lock(session: Session, backfill_id: int) -> Backfill | None:
-    """Lock and return a backfill; None if there is no such one."""
+    """Lock and return a backfill; None if there is none."""
     wanted = select(Backfill).where(Backfill.id == backfill_id)
     fresh = wanted.with_for_update().execution_options(populate_existing=True)
     return session.execute(fresh).scalar_one_or_none()

@@ -114,7 +114,7 @@ def lock(session: Session, job_id: int) -> Job:
 
 
 def lock_if_any(session: Session, job_id: int) -> Job | None:
-    """Lock and return a job; None if there is no such one."""
+    """Lock and return a job; None if there is none."""
     rows = select(Job).where(Job.id == job_id).execution_options(populate_existing=True)
     return session.execute(rows.with_for_update()).scalar_one_or_none()
 

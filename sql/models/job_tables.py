@@ -314,7 +314,7 @@ class Backfill(Model):
     stop_on_failure: Mapped[int] = mapped_column(SmallInteger, default=0)
     #: 1 = the successes of its runs start no children.
     without_children: Mapped[int | None] = mapped_column(SmallInteger)
-    #: 1 = the job's schedule is stopped until it is over.
+    #: 1 = the job's schedule is stopped until it ends.
     instead: Mapped[int] = mapped_column(SmallInteger, default=0)
     #: The param of its runs; None = the job's own.
     param: Mapped[str | None] = mapped_column(LONG_TEXT)

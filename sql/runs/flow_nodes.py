@@ -237,7 +237,7 @@ def open_runs(session: Session, flow_run_id: int) -> dict[int, str]:
 
 
 def left_behind(session: Session, *, before_ms: int) -> list[NodeState]:
-    """Return the nodes without an outcome of which no run is open any more.
+    """Return the nodes without an outcome that have no open run.
 
     They began before `before_ms`; their runs ended without completion: they were cancelled with
     their job, or changed by hand.
@@ -300,7 +300,7 @@ def ticks_of(session: Session, states: Iterable[NodeState]) -> dict[int, tuple[i
 def bypass_orphaned(
     session: Session, flow_run_ids: Iterable[int], reason: Explanation, *, now_ms: int
 ) -> None:
-    """End the open nodes of flows that are over, or gone."""
+    """End the open nodes of flows that ended or were deleted."""
     values = {"outcome": BYPASSED, "reason": reason.text, "why": reason.why, "ended_at": now_ms}
     for chunk in chunks(flow_run_ids):
         session.execute(

@@ -218,7 +218,7 @@ def request_kills(session: Session, run_ids: Iterable[int], *, now_ms: int) -> i
 def take_over(session: Session, runs: Sequence[RoutedRun], *, node: str, now_ms: int) -> list[int]:
     """Take over ROUTED runs of another scheduler; return the ids of the runs that were won.
 
-    A run is won if its owner and routing time have not changed and nobody holds its lock.
+    A run is won if its owner and routing time have not changed and it is not locked.
     """
     seen = {row.id: (row.routed_by, row.routed_at) for row in runs}
     won: list[int] = []

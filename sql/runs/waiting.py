@@ -15,7 +15,7 @@ from warren.sql.run_status import OPEN, RunStatus
 class Waiting:
     """The due runs of a job: those that are not sent, and those at each address.
 
-    At each address up to `concurrency` of them are at work.
+    At each address up to `concurrency` of them are running.
     """
 
     concurrency: int

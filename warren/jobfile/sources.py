@@ -91,7 +91,7 @@ def decoded(data: bytes, name: str) -> str:
     """Return the text of a file.
 
     Raises:
-        JobFileError: it is no UTF-8.
+        JobFileError: it is not UTF-8.
 
     """
     try:

@@ -73,7 +73,7 @@ EXECUTOR_SECONDS = 4.0
 #: Seconds that the scheduler may take to store the executors' last reports.
 SETTLING_SECONDS = 1.0
 _POLL_SECONDS = 0.02
-#: Seconds between two looks where watchfiles, which is told by the kernel, is not installed.
+#: Seconds between two polls where watchfiles, which uses kernel events, is not installed.
 POLL_SECONDS = 0.1
 #: Most files that are looked at each time.
 MAX_FILES = 5_000

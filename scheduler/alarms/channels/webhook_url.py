@@ -1,4 +1,4 @@
-"""Which URLs a webhook may have, and where an operator lets it go."""
+"""Which URLs a webhook may have, and which destinations an operator allows."""
 
 import re
 from urllib.parse import urlsplit
