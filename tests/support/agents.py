@@ -107,7 +107,8 @@ class AgentCase:
 
     def freeze_journal(self, into: Path) -> Path:
         """Copy the current state folder: what a SIGKILL now would leave."""
-        shutil.copytree(self.state_dir, into)
+        # Its sign of life is replaced every second, maybe while it is copied.
+        shutil.copytree(self.state_dir, into, ignore=shutil.ignore_patterns("alive.new"))
         return into
 
     def close(self) -> None:
