@@ -103,6 +103,7 @@ class Operation(Generic[P, T]):
     def given(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
         """Return what a caller gives, by name; raises TypeError for what does not fit."""
         bound = inspect.signature(self.declared).bind(*args, **kwargs)
+        bound.apply_defaults()
         return dict(bound.arguments)
 
 

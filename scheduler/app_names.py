@@ -5,6 +5,7 @@ Console, command line and API accept names; commands take only ids.
 
 import re
 from collections.abc import Collection, Mapping
+from difflib import get_close_matches
 
 from warren.sql.accounts import tokens, users
 from warren.sql.engine import Database
@@ -45,6 +46,30 @@ class Resolver:
         if token is None:
             raise NotFound(LookupFailure.NO_TOKEN_NAMED, name=name)
         return token.id
+
+
+#: The most jobs with which an unknown name is compared.
+COMPARED = 20_000
+
+
+def nearest_name(
+    database: Database, error: NotFound, app_ids: Collection[int] | None = None
+) -> str:
+    """Return the job or app that was probably meant; empty if none has a similar name.
+
+    Those of other apps than `app_ids` are not named; None = all apps are.
+    """
+    said = str(error.facts.get("name", ""))
+    if error.code is LookupFailure.NO_APP_NAMED:
+        known = list(database.read(lambda session: apps.ids_by_name(session, app_ids)))
+    elif error.code is LookupFailure.NO_JOB_NAMED:
+        names = database.read(lambda session: job_names.some(session, app_ids, limit=COMPARED))
+        known = [f"{app}/{name}" if "/" in said else name for app, name in names]
+    else:
+        return ""
+    if said in known:  # in another app than the one that was asked for
+        return ""
+    return next(iter(get_close_matches(said, known, 1)), "")
 
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

@@ -354,6 +354,7 @@ class Code(Enum):
     JOB_CHANGED = "job %(job)s has been changed in the meantime", ProblemKind.CONFLICT
     NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
     NO_JOB_NAMED = "no job named %(name)r", ProblemKind.UNKNOWN
+    NO_JOB_NAMED_NEAR = "no job named %(name)r, did you mean %(near)r?", ProblemKind.UNKNOWN
     NO_JOB_IN_APP = "no job named %(name)r in app %(app)r", ProblemKind.UNKNOWN
     SEVERAL_JOBS_NAMED = (
         "several apps have a job named %(name)r; write APP/%(name)s",

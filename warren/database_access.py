@@ -1,22 +1,17 @@
 """Opens the database for short commands."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from difflib import get_close_matches
 
 from warren.errors import CommandError
+from warren.scheduler.app_names import nearest_name
 from warren.scheduler.problems import lookup_problem
 from warren.settings.settings import Settings
 from warren.sql.clock import database_now_ms
 from warren.sql.dialects.dialect import is_schema_fault
 from warren.sql.engine import Database
-from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs import job_names
-from warren.sql.registry import apps
+from warren.sql.errors import NotFound
 from warren.sql.schema import version
-
-#: The most jobs with which an unknown name is compared.
-COMPARED = 20_000
 
 
 @contextmanager
@@ -41,26 +36,6 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
         raise
     finally:
         database.close()
-
-
-def nearest_name(
-    database: Database, error: NotFound, app_ids: Collection[int] | None = None
-) -> str:
-    """Return the job or app that was probably meant; empty if none has a similar name.
-
-    Those of other apps than `app_ids` are not named; None = all apps are.
-    """
-    said = str(error.facts.get("name", ""))
-    if error.code is LookupFailure.NO_APP_NAMED:
-        known = list(database.read(lambda session: apps.ids_by_name(session, app_ids)))
-    elif error.code is LookupFailure.NO_JOB_NAMED:
-        names = database.read(lambda session: job_names.some(session, app_ids, limit=COMPARED))
-        known = [f"{app}/{name}" if "/" in said else name for app, name in names]
-    else:
-        return ""
-    if said in known:  # in another app than the one that was asked for
-        return ""
-    return next(iter(get_close_matches(said, known, 1)), "")
 
 
 def now_ms(database: Database) -> int:

@@ -23,6 +23,8 @@ from warren.admin_web.links import came_from
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, read_id, route
 from warren.admin_web.visitors import visitor
+from warren.resources.backfills import BackfillDueTime
+from warren.resources.instant import Instant
 from warren.scheduler.actor import Right
 from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
 from warren.scheduler.backfills.kept_schedule import DueTimeState
@@ -32,7 +34,6 @@ from warren.scheduler.schedules.registry import has_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.views.backfill_view import (
     FilledState,
-    FilledTick,
     backfill_view,
     filled_ticks,
 )
@@ -77,7 +78,7 @@ _GRAVITY = (
 class Cell(NamedTuple):
     """A run date: its state, how many due times it has, and the run that its state is from."""
 
-    run_date: str
+    run_date: date
     state: str
     ticks: int
     run_id: int | None
@@ -85,7 +86,7 @@ class Cell(NamedTuple):
     @property
     def day(self) -> str:
         """The day of the month."""
-        return self.run_date[-2:]
+        return f"{self.run_date:%d}"
 
 
 class Month(NamedTuple):
@@ -95,7 +96,7 @@ class Month(NamedTuple):
     cells: list[Cell]
 
 
-def months(ticks: Iterable[FilledTick]) -> list[Month]:
+def months(ticks: Iterable[BackfillDueTime]) -> list[Month]:
     """Return the dates of a backfill by month, in order."""
     by_date = sorted(ticks, key=lambda tick: (tick.run_date, tick.scheduled_at))
     cells = [
@@ -104,11 +105,11 @@ def months(ticks: Iterable[FilledTick]) -> list[Month]:
     ]
     return [
         Month(name, list(of_month))
-        for name, of_month in groupby(cells, lambda cell: cell.run_date[:7])
+        for name, of_month in groupby(cells, lambda cell: str(cell.run_date)[:7])
     ]
 
 
-def _cell(run_date: str, ticks: list[FilledTick]) -> Cell:
+def _cell(run_date: date, ticks: list[BackfillDueTime]) -> Cell:
     worst = min(ticks, key=lambda tick: _GRAVITY.index(FilledState(tick.state)))
     return Cell(run_date, worst.state, len(ticks), worst.run_id)
 
@@ -381,15 +382,15 @@ def _page(form: RangeForm, job: ListedJob, *, preview: Preview | None = None) ->
     )
 
 
-def _as_filled(preview: Preview) -> list[FilledTick]:
+def _as_filled(preview: Preview) -> list[BackfillDueTime]:
     """Return the due times of a preview as they would be filled in: those to come would run."""
     return [
-        FilledTick(
-            number,
-            tick.scheduled_at,
-            tick.run_date,
-            FilledState.TO_COME if tick.runs else _so_far(tick.state),
-            None,
+        BackfillDueTime(
+            number=number,
+            scheduled_at=Instant.of(tick.scheduled_at),
+            run_date=date.fromisoformat(tick.run_date),
+            state=FilledState.TO_COME if tick.runs else _so_far(tick.state),
+            run_id=None,
         )
         for number, tick in enumerate(preview.ticks, 1)
     ]

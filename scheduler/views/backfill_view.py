@@ -3,12 +3,12 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
-from datetime import date
 from enum import StrEnum
-from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from warren.resources.backfills import Backfill, BackfillDueTime
+from warren.resources.instant import Instant
 from warren.scheduler.backfills.kept_schedule import (
     DueTimes,
     DueTimeState,
@@ -21,7 +21,7 @@ from warren.sql.backfill_status import BackfillState
 from warren.sql.jobs import backfills
 from warren.sql.jobs.backfills import DueRun
 from warren.sql.listings.backfills import ListedBackfill
-from warren.sql.models import Backfill
+from warren.sql.models import Backfill as BackfillRow
 
 
 class FilledState(StrEnum):
@@ -49,59 +49,13 @@ _STATES = {
 }
 
 
-class FilledTick(NamedTuple):
-    """A due time of a backfill; `run_id` is the newest of its runs."""
-
-    number: int
-    scheduled_at: int
-    run_date: str
-    state: str
-    run_id: int | None
-
-
-class BackfillView(NamedTuple):
-    """A backfill; a deleted job's has no `job`.
-
-    `due_times` are those in its range: `left_out`, `open`, `succeeded`, `failed`, `skipped`, and
-    the others are to come. `expected_at` is when it will probably be done.
-    """
-
-    id: int
-    app: str
-    job: str
-    key: str | None
-    state: str
-    reason: str
-    from_date: str | None
-    to_date: str | None
-    due_times: int
-    to_come: int
-    left_out: int
-    open: int
-    succeeded: int
-    failed: int
-    skipped: int
-    at_once: int
-    newest_first: bool
-    only: str
-    stop_on_failure: bool
-    children: bool
-    instead: bool
-    param: str | None
-    made_at: int
-    made_by: str
-    ended_at: int | None
-    expected_at: int | None
-
-    @property
-    def done(self) -> int:
-        """How many due times have ended, or were left out."""
-        return self.due_times - self.to_come - self.open
-
-
 def backfill_view(
-    listed: ListedBackfill, *, now_ms: int, ticks: Sequence[FilledTick] = ()
-) -> BackfillView:
+    listed: ListedBackfill,
+    *,
+    now_ms: int,
+    ticks: Sequence[BackfillDueTime] = (),
+    notices: Sequence[str] = (),
+) -> Backfill:
     """Return the view of a backfill.
 
     Failures that a re-run has since made good count as such only in its `ticks`, as long as none of
@@ -125,15 +79,15 @@ def backfill_view(
         )
     is_cancelled = backfill.state == BackfillState.CANCELLED
     beyond = backfill.ticks - backfill.decided
-    return BackfillView(
+    return Backfill(
         id=backfill.id,
         app=listed.app or "",
         job=listed.job or "",
         key=backfill.key,
         state=backfill.state,
         reason=backfill.state_reason or "",
-        from_date=_text(backfill.from_date),
-        to_date=_text(backfill.to_date),
+        from_date=backfill.from_date,
+        to_date=backfill.to_date,
         due_times=backfill.ticks,
         to_come=0 if is_cancelled else beyond,
         left_out=left_out + (beyond if is_cancelled else 0),
@@ -145,18 +99,19 @@ def backfill_view(
         children=not backfill.without_children,
         instead=bool(backfill.instead),
         param=backfill.param,
-        made_at=backfill.made_at,
+        made_at=Instant.of(backfill.made_at),
         made_by=backfill.made_by,
-        ended_at=backfill.ended_at,
-        expected_at=_expected_at(backfill, now_ms),
+        ended_at=_instant(backfill.ended_at),
+        expected_at=_instant(_expected_at(backfill, now_ms)),
+        notices=[*notices],
     )
 
 
-def _text(day: date | None) -> str | None:
-    return None if day is None else day.isoformat()
+def _instant(at_ms: int | None) -> Instant | None:
+    return None if at_ms is None else Instant.of(at_ms)
 
 
-def _expected_at(backfill: Backfill, now_ms: int) -> int | None:
+def _expected_at(backfill: BackfillRow, now_ms: int) -> int | None:
     """Return when an open backfill will be done at its present speed; None = unknown."""
     ended = backfill.succeeded + backfill.failed + backfill.skipped
     if backfill.state != BackfillState.OPEN or not ended:
@@ -166,8 +121,8 @@ def _expected_at(backfill: Backfill, now_ms: int) -> int | None:
 
 
 def filled_ticks(
-    session: Session, backfill: Backfill, *, after: int = 0, limit: int | None = None
-) -> list[FilledTick]:
+    session: Session, backfill: BackfillRow, *, after: int = 0, limit: int | None = None
+) -> list[BackfillDueTime]:
     """Return the due times of a backfill in its order, numbered from 1, up to `limit` of them."""
     kept = KeptSchedule.load(session, backfill.schedule)
     spans = spans_from_json(backfill.spans)
@@ -180,7 +135,7 @@ def filled_ticks(
     runs = backfills.runs_at(session, backfill.job_id, has_run)
     is_cancelled = backfill.state == BackfillState.CANCELLED
     unplanned = FilledState.LEFT_OUT if is_cancelled else FilledState.TO_COME
-    filled: list[FilledTick] = []
+    filled: list[BackfillDueTime] = []
     for number, tick in chosen:
         own = [run for run in runs.get(tick, ()) if run.backfill_id == backfill.id]
         if own:
@@ -189,8 +144,15 @@ def filled_ticks(
             state = FilledState.LEFT_OUT
         else:
             state = FilledState.CLEARED if number <= backfill.decided else unplanned
-        run_date = kept.run_date(tick).isoformat()
-        filled.append(FilledTick(number, tick, run_date, state, _newest(own)))
+        filled.append(
+            BackfillDueTime(
+                number=number,
+                scheduled_at=Instant.of(tick),
+                run_date=kept.run_date(tick),
+                state=state,
+                run_id=_newest(own),
+            )
+        )
     return filled
 
 

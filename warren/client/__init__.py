@@ -8,7 +8,6 @@ from warren.broker.messages.values import Progress
 from warren.client.answers import (
     ApiError,
     Applied,
-    Backfill,
     Change,
     Executor,
     Job,
@@ -19,6 +18,7 @@ from warren.client.answers import (
 )
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
+from warren.resources.backfills import Backfill
 from warren.resources.calendars import Calendar, CalendarYear
 from warren.resources.limits import Limit
 

@@ -205,45 +205,6 @@ class LogPart(msgspec.Struct, kw_only=True, frozen=True):
         return self.text.removesuffix("\n").split("\n") if self.text else []
 
 
-class Backfill(msgspec.Struct, kw_only=True, frozen=True):
-    """A backfill: of its `due_times`, the rest besides these counts is over.
-
-    `state` is OPEN, PAUSED, DONE or CANCELLED. `notices` say what is doubtful about a new one.
-    """
-
-    id: int
-    app: str
-    job: str
-    key: str | None
-    state: str
-    reason: str
-    from_date: date | None
-    to_date: date | None
-    due_times: int
-    to_come: int
-    left_out: int
-    open: int
-    succeeded: int
-    failed: int
-    skipped: int
-    at_once: int
-    made_at: datetime | None
-    made_by: str
-    ended_at: datetime | None
-    expected_at: datetime | None
-    notices: list[str] = []
-
-
-class FilledTick(msgspec.Struct, kw_only=True, frozen=True):
-    """A due time of a backfill, numbered in its order; `run_id` is the newest of its runs."""
-
-    number: int
-    scheduled_at: datetime
-    run_date: date
-    state: str
-    run_id: int | None
-
-
 class PreviewedTick(msgspec.Struct, kw_only=True, frozen=True):
     """A due time of a backfill that is not made: what became of it, and if it would run."""
 

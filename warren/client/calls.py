@@ -19,11 +19,9 @@ import msgspec
 from warren.client.answers import (
     ApiError,
     Applied,
-    Backfill,
     BackfillPreview,
     Changed,
     Executor,
-    FilledTick,
     Job,
     LogPart,
     Node,
@@ -34,8 +32,11 @@ from warren.client.answers import (
 )
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
+from warren.resources import backfills as backfill_operations
 from warren.resources import calendars as calendar_operations
+from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
+from warren.resources.backfills import Backfill
 from warren.resources.operation import Operation
 
 P = ParamSpec("P")
@@ -59,7 +60,6 @@ WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
 WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
-BackfillId: TypeAlias = int | Backfill
 #: A date, or YYYY-MM-DD.
 Day: TypeAlias = date | str
 
@@ -85,12 +85,14 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
     def exchange(*args: P.args, **kwargs: P.kwargs) -> Exchange[T]:
         given = list(operation.given(*args, **kwargs).items())
         path = "".join(
-            text + quote(str(value), safe="")
+            text + quote(str(getattr(value, "id", value)), safe="")
             for text, (_, value) in zip(variables, given, strict=False)
         )
         fields = dict(given[len(variables) :])
         if operation.item is not None:
-            items = yield from items_of(path + rest, fields, None, operation.item)
+            limit = fields.pop("limit", None)
+            wanted = {name: "true" if v is True else v for name, v in fields.items()}
+            items = yield from items_of(path + rest, wanted, limit, operation.item)
             return cast(T, items)
         body = None if endpoint.body is None else msgspec.json.encode(fields)
         asked = {} if endpoint.body else {k: v for k, v in fields.items() if v is not None}
@@ -101,8 +103,15 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
     return exchange
 
 
+backfills = call_of(backfill_operations.list_backfills)
+get_backfill = call_of(backfill_operations.show_backfill)
+backfill_due_times = call_of(backfill_operations.list_due_times)
+pause_backfill = call_of(backfill_operations.pause_backfill)
+resume_backfill = call_of(backfill_operations.resume_backfill)
+cancel_backfill = call_of(backfill_operations.cancel_backfill)
 calendars = call_of(calendar_operations.list_calendars)
 calendar = call_of(calendar_operations.show_calendar)
+find_job = call_of(job_operations.find_job)
 limits = call_of(limit_operations.list_limits)
 limit = call_of(limit_operations.show_limit)
 set_limit = call_of(limit_operations.set_limit)
@@ -637,50 +646,8 @@ def preview_backfill(
     return value_of((yield json_request("POST", path, body)), BackfillPreview)
 
 
-def backfills(
-    *, job: str | None = None, going: bool = False, limit: int = 50
-) -> Exchange[list[Backfill]]:
-    """Return up to `limit` backfills, newest first; `going`: those that are open or paused."""
-    wanted = {"job": job, "going": "true" if going else None}
-    return (yield from items_of("/backfills", wanted, limit, Backfill))
-
-
-def get_backfill(backfill: BackfillId) -> Exchange[Backfill]:
-    """Return a backfill as it is now."""
-    return value_of((yield Request(method="GET", path=_path(backfill))), Backfill)
-
-
-def backfill_due_times(backfill: BackfillId) -> Exchange[list[FilledTick]]:
-    """Return the due times of a backfill in its order, and what became of each."""
-    return (yield from items_of(f"{_path(backfill)}/due_times", {}, None, FilledTick))
-
-
-def pause_backfill(backfill: BackfillId) -> Exchange[Backfill]:
-    """Let a backfill plan no more runs until it is resumed; open ones continue."""
-    return value_of((yield _post(backfill, "pause")), Backfill)
-
-
-def resume_backfill(backfill: BackfillId) -> Exchange[Backfill]:
-    """Let a paused backfill go on, also one that a failure has stopped."""
-    return value_of((yield _post(backfill, "resume")), Backfill)
-
-
-def cancel_backfill(backfill: BackfillId, *, kill: bool = False) -> Exchange[Backfill]:
-    """Let a backfill plan no more runs; with `kill`, its open ones are ended, too."""
-    request = json_request("POST", f"{_path(backfill)}/cancel", {"kill": kill})
-    return value_of((yield request), Backfill)
-
-
 def _body(from_date: Day, to_date: Day, **more: Any) -> dict[str, Any]:
     return {"from": str(from_date), "to": str(to_date), **more}
-
-
-def _path(backfill: BackfillId) -> str:
-    return f"/backfills/{int(backfill if isinstance(backfill, int) else backfill.id)}"
-
-
-def _post(backfill: BackfillId, verb: str) -> Request:
-    return Request(method="POST", path=f"{_path(backfill)}/{verb}")
 
 
 class FollowedLog:

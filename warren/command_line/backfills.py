@@ -2,18 +2,33 @@
 
 import time
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
 from warren.command_options import as_json, examples, takes_settings
+from warren.connect import connect
 from warren.errands.sending import open_sender, send
+from warren.resources import backfills as operations
+from warren.resources.backfills import Backfill
+from warren.resources.instant import to_builtins
 from warren.settings.settings import Settings
 from warren.sql.backfill_status import Selection
-from warren.terminal.output import print_output
+from warren.terminal.output import (
+    print_facts,
+    print_json,
+    print_line,
+    print_output,
+    print_struct,
+    print_table,
+    shown_ago,
+    shown_time,
+)
 
 _LARGEST_ID = 2**53 - 1
 #: Time between two looks whether a backfill is over.
 POLL_SECONDS = 1.0
+_HEADERS = ("id", "job", "app", "dates", "state", "done", "failed", "open", "made", "by")
 _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
 
 
@@ -93,42 +108,124 @@ def backfills() -> None:
 )
 @as_json
 @takes_settings("database_url", "timezone")
-def list_backfills(settings: Settings, **wanted: Any) -> int:
+def list_backfills(
+    settings: Settings, job: str | None, going: bool, limit: int, as_json: bool
+) -> None:
     """List backfills, newest first."""
-    return send(settings, "backfills.list", **wanted)
+    with connect(settings) as client:
+        its_job = None if job is None else str(client.find_job(job))
+        found = client.backfills(job=its_job, going=going, limit=limit)
+    if as_json:
+        for one in found:
+            print_struct(one)
+        return
+    lines = [
+        (
+            str(one.id),
+            one.job or "(deleted job)",
+            one.app,
+            one.dates,
+            one.state,
+            f"{one.done:,} of {one.due_times:,}",
+            str(one.failed or ""),
+            str(one.open or ""),
+            shown_ago(one.made_at),
+            one.made_by,
+        )
+        for one in found
+    ]
+    print_table(_HEADERS, lines, nothing="no such backfills")
 
 
 @backfills.command(epilog=examples("warren backfills show 71", "warren backfills show 71 --json"))
 @_backfill_id
 @as_json
 @takes_settings("database_url", "timezone")
-def show(settings: Settings, **wanted: Any) -> int:
+def show(settings: Settings, backfill_id: int, as_json: bool) -> None:
     """Show a backfill, and what became of each of its due times."""
-    return send(settings, "backfills.show", **wanted)
+    with connect(settings) as client:
+        shown = client.get_backfill(backfill_id)
+        due_times = client.backfill_due_times(backfill_id)
+    if as_json:
+        print_json(to_builtins(shown) | {"ticks": [*map(to_builtins, due_times)]})
+        return
+    print_facts(_facts(shown, settings.zone))
+    lines = [
+        (str(due.run_date), shown_time(due.scheduled_at, settings.zone), due.state, _id(due.run_id))
+        for due in due_times
+    ]
+    print_table(("run date", "due", "state", "run"), lines, nothing="no due times")
 
 
-@backfills.command(epilog=examples("warren backfills pause 71"))
-@_backfill_id
-@takes_settings("database_url")
-def pause(settings: Settings, backfill_id: int) -> int:
-    """Plan no more runs of a backfill until it is resumed; open ones continue."""
-    return send(settings, "backfills.pause", backfill_id=backfill_id)
+def _id(run_id: int | None) -> str:
+    return str(run_id or "")
 
 
-@backfills.command(epilog=examples("warren backfills resume 71"))
-@_backfill_id
-@takes_settings("database_url")
-def resume(settings: Settings, backfill_id: int) -> int:
-    """Let a paused backfill go on, also one that a failure has stopped."""
-    return send(settings, "backfills.resume", backfill_id=backfill_id)
+def _facts(shown: Backfill, zone: ZoneInfo) -> dict[str, str]:
+    counts = {
+        "succeeded": shown.succeeded,
+        "failed": shown.failed,
+        "skipped": shown.skipped,
+        "open": shown.open,
+        "to come": shown.to_come,
+        "left out": shown.left_out,
+    }
+    options = {
+        "newest first": shown.newest_first,
+        f"only {shown.only}": shown.only != "all",
+        "stops on failure": shown.stop_on_failure,
+        "no children": not shown.children,
+        "instead of the schedule": shown.instead,
+    }
+    times = {"made": shown.made_at, "expected": shown.expected_at, "ended": shown.ended_at}
+    return {
+        "backfill": str(shown.id),
+        "job": f"{shown.app}/{shown.job}" if shown.job else "(deleted job)",
+        "state": f"{shown.state}: {shown.reason}" if shown.reason else shown.state,
+        "dates": shown.dates,
+        "due times": f"{shown.due_times:,}",
+        **{name: f"{count:,}" for name, count in counts.items() if count},
+        "at once": str(shown.at_once),
+        "options": ", ".join(name for name, is_on in options.items() if is_on),
+        "param": shown.param or "",
+        "key": shown.key or "",
+        "made by": shown.made_by,
+        **{n: f"{shown_time(t, zone)}  ({shown_ago(t)})" if t else "" for n, t in times.items()},
+    }
 
 
 @backfills.command(
-    epilog=examples("warren backfills cancel 71", "warren backfills cancel 71 --kill")
+    help=operations.pause_backfill.about, epilog=examples("warren backfills pause 71")
+)
+@_backfill_id
+@takes_settings("database_url")
+def pause(settings: Settings, backfill_id: int) -> None:
+    with connect(settings) as client:
+        client.pause_backfill(backfill_id)
+    print_line(f"backfill {backfill_id} is paused; its open runs continue")
+
+
+@backfills.command(
+    help=operations.resume_backfill.about, epilog=examples("warren backfills resume 71")
+)
+@_backfill_id
+@takes_settings("database_url")
+def resume(settings: Settings, backfill_id: int) -> None:
+    with connect(settings) as client:
+        client.resume_backfill(backfill_id)
+    print_line(f"backfill {backfill_id} goes on")
+
+
+@backfills.command(
+    help=operations.cancel_backfill.about,
+    epilog=examples("warren backfills cancel 71", "warren backfills cancel 71 --kill"),
 )
 @_backfill_id
 @click.option("--kill", is_flag=True, help="End its open runs, too.")
 @takes_settings("database_url")
-def cancel(settings: Settings, **wanted: Any) -> int:
-    """Plan no more runs of a backfill; open ones continue unless they are killed."""
-    return send(settings, "backfills.cancel", **wanted)
+def cancel(settings: Settings, backfill_id: int, kill: bool) -> None:
+    with connect(settings) as client:
+        killed = client.cancel_backfill(backfill_id, kill=kill).killed
+    count = "its" if killed is None else killed
+    rest = f"{count} open runs are killed" if kill else "its open runs continue"
+    print_line(f"backfill {backfill_id} is cancelled; {rest}")

@@ -11,12 +11,11 @@ from zoneinfo import ZoneInfo
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.database_access import nearest_name
 from warren.errands.table import ERRANDS
 from warren.errors import CommandError
 from warren.scheduler.actor import Actor
 from warren.scheduler.alarms.channels.webhook_url import without_secret
-from warren.scheduler.app_names import Resolver
+from warren.scheduler.app_names import Resolver, nearest_name
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import FIELDS, JobSpec

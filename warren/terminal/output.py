@@ -3,6 +3,7 @@
 import json
 import shutil
 import sys
+import time
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -360,3 +361,10 @@ def local(instant_ms: int | None, zone: ZoneInfo) -> str:
 def shown_time(at: datetime | None, zone: ZoneInfo) -> str:
     """Return a point in time as `local` does."""
     return "" if at is None else local(round(at.timestamp() * 1_000), zone)
+
+
+def shown_ago(at: datetime | None) -> str:
+    """Return a point in time relative to now, as `relative` does."""
+    if at is None:
+        return ""
+    return relative(round(at.timestamp() * 1_000), time.time_ns() // 1_000_000)

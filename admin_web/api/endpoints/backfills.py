@@ -1,25 +1,22 @@
 """Backfills: runs of a job for a range of dates."""
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
 import msgspec
 
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
 from warren.admin_web.api.endpoints.jobs import job_id_of
-from warren.admin_web.api.openapi import answer_type, to_answer
-from warren.admin_web.api.paging import Cursor, Day, Limit, Word, body_day, page, place_of
+from warren.admin_web.api.paging import Day, body_day, page, place_of
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import DEFAULT_LIMIT, Scope, page_type
+from warren.resources import backfills as operations
+from warren.resources.backfills import Backfill, CancelledBackfill
+from warren.resources.operation import Scope
 from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
-from warren.scheduler.views.backfill_view import (
-    BackfillView,
-    FilledTick,
-    backfill_view,
-    filled_ticks,
-)
+from warren.scheduler.views.backfill_view import backfill_view, filled_ticks
 from warren.scheduler.views.to_json import plain
 from warren.sql.backfill_status import Selection
 from warren.sql.listings import backfills
@@ -27,11 +24,6 @@ from warren.sql.listings.backfills import BackfillFilter, ListedBackfill
 
 #: Skips that one backfill may be made for.
 MAX_SKIPS = 500
-
-BackfillAnswer = answer_type("Backfill", BackfillView, more={"notices": list[str]})
-BackfillPage = page_type(BackfillAnswer)
-FilledTickAnswer = answer_type("BackfillDueTime", FilledTick)
-FilledTickPage = page_type(FilledTickAnswer)
 
 
 class BackfillBody(msgspec.Struct, kw_only=True):
@@ -71,28 +63,6 @@ class PreviewAnswer(msgspec.Struct, kw_only=True):
     notices: list[str]
 
 
-class BackfillsQuery(msgspec.Struct, kw_only=True):
-    """Which backfills to list; `job` is APP/NAME, and `going` those that are open or paused."""
-
-    job: Word | None = None
-    going: bool = False
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class DueTimesQuery(msgspec.Struct, kw_only=True):
-    """A page of the due times of a backfill."""
-
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class CancelBody(msgspec.Struct, kw_only=True):
-    """Whether the open runs are ended, too."""
-
-    kill: bool = False
-
-
 class BackfillEndpoints:
     """The backfills of jobs that a token may see."""
 
@@ -105,7 +75,7 @@ class BackfillEndpoints:
         "POST",
         "/jobs/<app>/<name>/backfills",
         Scope.TRIGGER,
-        BackfillAnswer,
+        Backfill,
         status=201,
         body=BackfillBody,
         headers=KEY_HEADER,
@@ -121,7 +91,7 @@ class BackfillEndpoints:
         headers = {"Location": f"{BASE}/backfills/{made.id}"}
         if not made.is_new:
             headers["Idempotent-Replayed"] = "true"
-        value = self._answer(self._read(call, made.id), notices=[*map(str, made.notices)])
+        value = self._view(self._read(call, made.id), notices=[*map(str, made.notices)])
         return Reply(value=value, headers=headers)
 
     @endpoint(
@@ -143,9 +113,8 @@ class BackfillEndpoints:
         ]
         return PreviewAnswer(due_times=ticks, notices=[*map(str, preview.notices)])
 
-    @endpoint("GET", "/backfills", Scope.READ, BackfillPage, query=BackfillsQuery)
+    @serves(operations.list_backfills)
     def index(self, call: Call) -> Any:
-        """List backfills, newest first. They count how runs ended at first, before re-runs."""
         query, actor = call.query, call.actor
         wanted = BackfillFilter(
             app_ids=actor.app_ids,
@@ -156,25 +125,17 @@ class BackfillEndpoints:
             limit=query.limit + 1,
         )
         rows = self._services.database.read(lambda session: backfills.listing(session, wanted))
-        return page(BackfillPage, query, rows, self._answer, lambda row: row.backfill.id)
+        kind = operations.list_backfills.endpoint.answer
+        return page(kind, query, rows, self._view, lambda row: row.backfill.id)
 
-    @endpoint("GET", "/backfills/<id:backfill_id>", Scope.READ, BackfillAnswer)
-    def show(self, call: Call, backfill_id: int) -> Any:
-        """Show a backfill."""
+    @serves(operations.show_backfill)
+    def show(self, call: Call, backfill_id: int) -> Backfill:
         listed = self._read(call, backfill_id)
         ticks = self._services.database.read(lambda session: filled_ticks(session, listed.backfill))
-        view = backfill_view(listed, now_ms=self._services.now_ms(), ticks=ticks)
-        return to_answer(BackfillAnswer, view, notices=[])
+        return backfill_view(listed, now_ms=self._services.now_ms(), ticks=ticks)
 
-    @endpoint(
-        "GET",
-        "/backfills/<id:backfill_id>/due_times",
-        Scope.READ,
-        FilledTickPage,
-        query=DueTimesQuery,
-    )
+    @serves(operations.list_due_times)
     def due_times(self, call: Call, backfill_id: int) -> Any:
-        """List the due times of a backfill in its order, and what became of each."""
         query, listed = call.query, self._read(call, backfill_id)
         after = place_of(query, int) or 0
         ticks = self._services.database.read(
@@ -182,37 +143,25 @@ class BackfillEndpoints:
                 session, listed.backfill, after=after, limit=query.limit + 1
             )
         )
-        return page(
-            FilledTickPage,
-            query,
-            ticks,
-            lambda tick: to_answer(FilledTickAnswer, tick),
-            lambda tick: tick.number,
-        )
+        kind = operations.list_due_times.endpoint.answer
+        return page(kind, query, ticks, lambda tick: tick, lambda tick: tick.number)
 
-    @endpoint("POST", "/backfills/<id:backfill_id>/pause", Scope.OPERATE, BackfillAnswer)
-    def pause(self, call: Call, backfill_id: int) -> Any:
-        """Plan no more runs of a backfill until it is resumed; open ones continue."""
+    @serves(operations.pause_backfill)
+    def pause(self, call: Call, backfill_id: int) -> Backfill:
         self._services.commands(call.actor).backfills.pause(backfill_id)
         return self.show(call, backfill_id)
 
-    @endpoint("POST", "/backfills/<id:backfill_id>/resume", Scope.OPERATE, BackfillAnswer)
-    def resume(self, call: Call, backfill_id: int) -> Any:
-        """Let a paused backfill go on, also one that a failure has stopped."""
+    @serves(operations.resume_backfill)
+    def resume(self, call: Call, backfill_id: int) -> Backfill:
         self._services.commands(call.actor).backfills.resume(backfill_id)
         return self.show(call, backfill_id)
 
-    @endpoint(
-        "POST",
-        "/backfills/<id:backfill_id>/cancel",
-        Scope.OPERATE,
-        BackfillAnswer,
-        body=CancelBody,
-    )
-    def cancel(self, call: Call, backfill_id: int) -> Any:
-        """Plan no more runs of a backfill; open ones continue unless they are killed."""
-        self._services.commands(call.actor).backfills.cancel(backfill_id, kill=call.body.kill)
-        return self.show(call, backfill_id)
+    @serves(operations.cancel_backfill)
+    def cancel(self, call: Call, backfill_id: int) -> CancelledBackfill:
+        kill = call.body.kill
+        killed = self._services.commands(call.actor).backfills.cancel(backfill_id, kill=kill)
+        now = self.show(call, backfill_id)
+        return CancelledBackfill(**msgspec.structs.asdict(now), killed=killed)
 
     def _read(self, call: Call, backfill_id: int) -> ListedBackfill:
         actor = call.actor
@@ -222,9 +171,8 @@ class BackfillEndpoints:
             )
         )
 
-    def _answer(self, listed: ListedBackfill, notices: list[str] | None = None) -> Any:
-        view = backfill_view(listed, now_ms=self._services.now_ms())
-        return to_answer(BackfillAnswer, view, notices=notices or [])
+    def _view(self, listed: ListedBackfill, notices: Sequence[str] = ()) -> Backfill:
+        return backfill_view(listed, now_ms=self._services.now_ms(), notices=notices)
 
     def _job_id(self, call: Call, job: str | None) -> int | None:
         if job is None:

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from werkzeug.datastructures import ETags
 
 from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
 from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.job_bodies import (
     BodyLocation,
@@ -25,9 +25,12 @@ from warren.admin_web.api.job_bodies import (
     without_replaced,
 )
 from warren.admin_web.api.paging import Cursor, Limit, Word, page, place_of
-from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal
+from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal, at_parameter
 from warren.admin_web.services import ApiServices
+from warren.resources import jobs as operations
+from warren.resources.jobs import JobName
 from warren.resources.operation import DEFAULT_LIMIT, JSON, MERGE_PATCH, Scope, page_type
+from warren.scheduler.app_names import nearest_name
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
@@ -42,6 +45,7 @@ from warren.sql.jobs import child_links, job_names, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
 from warren.sql.listings import job_search
 from warren.sql.listings.job_search import JobFilter, ListedJob, Order
+from warren.sql.registry import apps
 
 #: Characters of an entity tag after the fingerprint of the job's declaration.
 _HASH_LENGTH = 16
@@ -189,6 +193,27 @@ class JobSwitchEndpoints:
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
+
+    @serves(operations.find_job)
+    def find(self, call: Call) -> JobName:
+        database, actor, name = self._services.database, call.actor, call.query.name
+        if not name:
+            raise at_parameter("name", "expected NAME or APP/NAME")
+
+        def read(session: Session) -> JobName:
+            job = job_names.find(session, name, actor.app_ids)
+            if not actor.knows_job(job.app_id, job.id):
+                raise NotFound(LookupFailure.NO_JOB_NAMED, name=name)
+            return JobName(app=apps.names(session, [job.app_id])[job.app_id], name=job.name)
+
+        try:
+            return database.read(read)
+        except NotFound as error:
+            # A token for single jobs learns no other names.
+            near = "" if actor.job_ids else nearest_name(database, error, actor.app_ids)
+            if near:
+                raise Problem(Code.NO_JOB_NAMED_NEAR, name=name, near=near) from error
+            raise
 
     @endpoint("POST", f"{JOB}/start", Scope.OPERATE, Switched)
     def start(self, call: Call, app: str, name: str) -> Switched:

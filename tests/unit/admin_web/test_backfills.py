@@ -10,12 +10,14 @@ from sqlalchemy import select
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
 from warren.admin_web.pages.backfills import months
+from warren.resources.backfills import BackfillDueTime
+from warren.resources.instant import Instant
 from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.schedules.options import ScheduleOptions
-from warren.scheduler.views.backfill_view import FilledState, FilledTick
+from warren.scheduler.views.backfill_view import FilledState
 from warren.sql.backfill_status import BackfillState
 from warren.sql.models import Backfill
 from warren.sql.run_status import Kind
@@ -160,14 +162,19 @@ def test_its_page_links_each_date_to_its_run(admin: Visit, rows: Rows, job_id: i
     assert f"/backfills/{backfill.id}" in admin.get(f"/runs/{run_id}").text
 
 
+def due_time(number: int, day: date, state: str, run_id: int | None) -> BackfillDueTime:
+    return BackfillDueTime(
+        number=number, scheduled_at=Instant.of(number), run_date=day, state=state, run_id=run_id
+    )
+
+
 def test_a_date_with_several_due_times_shows_the_worst(app: Flask, clock: Clock) -> None:
     del app, clock
     states = [FilledState.SUCCEEDED, FilledState.FAILED, FilledState.SUCCEEDED]
     ticks = [
-        FilledTick(number, number, "2026-03-31", state, number)
-        for number, state in enumerate(states, 1)
+        due_time(number, date(2026, 3, 31), state, number) for number, state in enumerate(states, 1)
     ]
-    ticks.append(FilledTick(4, 4, "2026-04-01", FilledState.TO_COME, None))
+    ticks.append(due_time(4, date(2026, 4, 1), FilledState.TO_COME, None))
 
     first, second = months(ticks)
 

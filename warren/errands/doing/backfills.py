@@ -6,77 +6,22 @@ from zoneinfo import ZoneInfo
 
 from warren.errands.desk import Desk
 from warren.errands.doing.runs import DID_NOT_SUCCEED
+from warren.resources.backfills import Backfill
+from warren.resources.instant import to_builtins
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.commands.backfill_commands import PreviewedTick
 from warren.scheduler.schedules.run_date import parse_date
-from warren.scheduler.views.backfill_view import (
-    BackfillView,
-    FilledTick,
-    backfill_view,
-    filled_ticks,
-)
-from warren.scheduler.views.to_json import plain, to_json
+from warren.scheduler.views.backfill_view import backfill_view
+from warren.scheduler.views.to_json import plain
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.listings import backfills
-from warren.sql.listings.backfills import BackfillFilter, ListedBackfill
-from warren.terminal.output import local, relative
+from warren.sql.listings.backfills import ListedBackfill
+from warren.terminal.output import local
 
-HEADERS = ("id", "job", "app", "dates", "state", "done", "failed", "open", "made", "by")
-TICK_HEADERS = ("run date", "due", "state", "run")
 PREVIEW_HEADERS = ("run date", "due", "so far", "would run")
 
 
-def backfill_line(view: BackfillView, *, now_ms: int) -> tuple[str, ...]:
-    """Return a backfill as a row of a table with `HEADERS`."""
-    return (
-        str(view.id),
-        view.job or "(deleted job)",
-        view.app,
-        dates_of(view),
-        view.state,
-        f"{view.done:,} of {view.due_times:,}",
-        str(view.failed or ""),
-        str(view.open or ""),
-        relative(view.made_at, now_ms),
-        view.made_by,
-    )
-
-
-def backfill_facts(view: BackfillView, *, now_ms: int, zone: ZoneInfo) -> dict[str, str]:
-    """Return everything about a backfill except its due times."""
-    counts = {
-        "succeeded": view.succeeded,
-        "failed": view.failed,
-        "skipped": view.skipped,
-        "open": view.open,
-        "to come": view.to_come,
-        "left out": view.left_out,
-    }
-    options = {
-        "newest first": view.newest_first,
-        f"only {view.only}": view.only != "all",
-        "stops on failure": view.stop_on_failure,
-        "no children": not view.children,
-        "instead of the schedule": view.instead,
-    }
-    times = {"made": view.made_at, "expected": view.expected_at, "ended": view.ended_at}
-    return {
-        "backfill": str(view.id),
-        "job": f"{view.app}/{view.job}" if view.job else "(deleted job)",
-        "state": f"{view.state}: {view.reason}" if view.reason else view.state,
-        "dates": dates_of(view),
-        "due times": f"{view.due_times:,}",
-        **{name: f"{count:,}" for name, count in counts.items() if count},
-        "at once": str(view.at_once),
-        "options": ", ".join(name for name, is_on in options.items() if is_on),
-        "param": view.param or "",
-        "key": view.key or "",
-        "made by": view.made_by,
-        **{n: f"{local(t, zone)}  ({relative(t, now_ms)})" if t else "" for n, t in times.items()},
-    }
-
-
-def outcome_line(view: BackfillView) -> str:
+def outcome_line(view: Backfill) -> str:
     """Return how a backfill has ended, or why it waits, as one line."""
     counts = {"succeeded": view.succeeded, "failed": view.failed, "skipped": view.skipped}
     counts |= {"left out": view.left_out, "to come": view.to_come}
@@ -85,27 +30,12 @@ def outcome_line(view: BackfillView) -> str:
     return f"backfill {view.id} {view.state}{reason}; {listed or 'no due times'}"
 
 
-def tick_lines(ticks: Sequence[FilledTick], zone: ZoneInfo) -> list[tuple[str, ...]]:
-    """Return due times as rows of a table with `TICK_HEADERS`."""
-    return [
-        (tick.run_date, local(tick.scheduled_at, zone), tick.state, str(tick.run_id or ""))
-        for tick in ticks
-    ]
-
-
 def preview_lines(ticks: Sequence[PreviewedTick], zone: ZoneInfo) -> list[tuple[str, ...]]:
     """Return due times of a backfill that is not made as rows with `PREVIEW_HEADERS`."""
     return [
         (tick.run_date, local(tick.scheduled_at, zone), tick.state, "yes" if tick.runs else "no")
         for tick in ticks
     ]
-
-
-def dates_of(view: BackfillView) -> str:
-    """Return the range of a backfill's run dates; empty if it was made for single due times."""
-    if view.from_date is None:
-        return ""
-    return view.from_date if view.from_date == view.to_date else f"{view.from_date}..{view.to_date}"
 
 
 def make_backfill(
@@ -173,48 +103,9 @@ def show_outcome(desk: Desk, *, backfill_id: int, as_json: bool = False) -> None
     is_fine = view.state == BackfillState.DONE and not view.failed
     desk.output.status = 0 if is_fine else DID_NOT_SUCCEED
     if as_json:
-        desk.record(to_json(view))
+        desk.record(to_builtins(view))
         return
     desk.line(outcome_line(view))
-
-
-def list_backfills(
-    desk: Desk,
-    *,
-    job: str | None = None,
-    going: bool = False,
-    limit: int = 50,
-    as_json: bool = False,
-) -> None:
-    """List backfills, newest first."""
-    wanted = BackfillFilter(
-        app_ids=desk.actor.app_ids,
-        job_ids=desk.actor.job_ids,
-        job_id=None if job is None else desk.ids.job(job),
-        is_going=going,
-        limit=limit,
-    )
-    now = desk.now_ms()
-    rows = desk.database.read(lambda session: backfills.listing(session, wanted))
-    views = [backfill_view(row, now_ms=now) for row in rows]
-    if as_json:
-        for view in views:
-            desk.record(to_json(view))
-        return
-    desk.table(HEADERS, [backfill_line(view, now_ms=now) for view in views], "no such backfills")
-
-
-def show_backfill(desk: Desk, *, backfill_id: int, as_json: bool = False) -> None:
-    """Show a backfill and its due times."""
-    now = desk.now_ms()
-    listed = _listed(desk, backfill_id)
-    ticks = desk.database.read(lambda session: filled_ticks(session, listed.backfill))
-    view = backfill_view(listed, now_ms=now, ticks=ticks)
-    if as_json:
-        desk.record(to_json(view) | {"ticks": [to_json(tick) for tick in ticks]})
-        return
-    desk.facts(backfill_facts(view, now_ms=now, zone=desk.zone))
-    desk.table(TICK_HEADERS, tick_lines(ticks, desk.zone), "no due times")
 
 
 def _listed(desk: Desk, backfill_id: int) -> ListedBackfill:
@@ -224,25 +115,6 @@ def _listed(desk: Desk, backfill_id: int) -> ListedBackfill:
             session, backfill_id, app_ids=actor.app_ids, job_ids=actor.job_ids
         )
     )
-
-
-def pause_backfill(desk: Desk, *, backfill_id: int) -> None:
-    """Let a backfill plan no more runs until it is resumed."""
-    desk.commands.backfills.pause(backfill_id)
-    desk.line(f"backfill {backfill_id} is paused; its open runs continue")
-
-
-def resume_backfill(desk: Desk, *, backfill_id: int) -> None:
-    """Let a paused backfill go on."""
-    desk.commands.backfills.resume(backfill_id)
-    desk.line(f"backfill {backfill_id} goes on")
-
-
-def cancel_backfill(desk: Desk, *, backfill_id: int, kill: bool = False) -> None:
-    """Let a backfill plan no more runs; with `kill`, end its open ones."""
-    killed = desk.commands.backfills.cancel(backfill_id, kill=kill)
-    rest = f"; {killed} open runs are killed" if kill else "; its open runs continue"
-    desk.line(f"backfill {backfill_id} is cancelled{rest}")
 
 
 def _show_preview(desk: Desk, job_id: int, request: BackfillRequest, *, as_json: bool) -> None:

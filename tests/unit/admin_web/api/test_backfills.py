@@ -94,6 +94,7 @@ def test_it_is_paused_resumed_and_cancelled(admin: Program, job_id: int) -> None
 
     assert states == ["PAUSED", "OPEN"]
     assert (cancelled["state"], cancelled["left_out"], cancelled["to_come"]) == ("CANCELLED", 7, 0)
+    assert cancelled["killed"] == 0
     assert admin.post(f"{path}/resume", None).status_code == 409
     assert admin.get("/backfills/999").status_code == 404
 

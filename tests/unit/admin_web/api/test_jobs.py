@@ -312,6 +312,28 @@ def test_unknown_fields_are_refused_by_name(admin: Program) -> None:
     assert sorted(pointers) == ["/script/languages", "/tiemout"]
 
 
+def test_a_job_is_found_by_its_name_alone(admin: Program, program: Any, rows: Rows) -> None:
+    rows.job("daily")
+    rows.job("twice")
+    rows.job("twice", app="mails")
+
+    found = admin.get("/jobs:find?name=daily").get_json()
+    refused = {
+        name: admin.get(f"/jobs:find?name={name}").get_json()["detail"]
+        for name in ("dialy", "twice", "nothing", "")
+    }
+
+    assert found == {"app": "reports", "name": "daily"}
+    assert admin.get("/jobs:find?name=mails/twice").get_json() == {"app": "mails", "name": "twice"}
+    assert refused == {
+        "dialy": "no job named 'dialy', did you mean 'daily'?",
+        "twice": refused["twice"],
+        "nothing": "no job named 'nothing'",
+        "": "expected NAME or APP/NAME",
+    }
+    assert "twice" in refused["twice"]
+
+
 def test_a_script_needs_the_scope_for_scripts(program: Any) -> None:
     script = {"script": {"language": "shell", "source": "echo"}}
     writer = program(scopes=[Scope.WRITE, Scope.READ])

@@ -1,0 +1,122 @@
+"""Backfills: runs of a job for a range of dates."""
+
+from datetime import date, datetime
+from typing import Annotated, TypeAlias
+
+import msgspec
+
+from warren.resources.operation import DEFAULT_LIMIT, PageQuery, Scope, operation
+
+
+class Backfill(msgspec.Struct, kw_only=True, frozen=True):
+    """A backfill; a deleted job's has no `job`.
+
+    `state` is OPEN, PAUSED, DONE or CANCELLED. `due_times` are those in its range: `left_out`,
+    `open`, `succeeded`, `failed`, `skipped`, and the others are to come. `expected_at` is when it
+    will probably be done. `notices` say what is doubtful about a new one.
+    """
+
+    id: int
+    app: str
+    job: str
+    key: str | None
+    state: str
+    reason: str
+    from_date: date | None
+    to_date: date | None
+    due_times: int
+    to_come: int
+    left_out: int
+    open: int
+    succeeded: int
+    failed: int
+    skipped: int
+    at_once: int
+    newest_first: bool
+    only: str
+    stop_on_failure: bool
+    children: bool
+    instead: bool
+    param: str | None
+    made_at: datetime
+    made_by: str
+    ended_at: datetime | None
+    expected_at: datetime | None
+    notices: list[str]
+
+    @property
+    def done(self) -> int:
+        """How many due times have ended, or were left out."""
+        return self.due_times - self.to_come - self.open
+
+    @property
+    def dates(self) -> str:
+        """The range of its run dates; empty if it was made for single due times."""
+        if self.from_date == self.to_date:
+            return str(self.from_date or "")
+        return f"{self.from_date}..{self.to_date}"
+
+
+class CancelledBackfill(Backfill, kw_only=True, frozen=True):
+    """A cancelled backfill; `killed` is how many open runs were ended with it."""
+
+    killed: int | None = None  # older APIs do not say it
+
+
+class BackfillDueTime(msgspec.Struct, kw_only=True, frozen=True):
+    """A due time of a backfill, numbered in its order; `run_id` is the newest of its runs."""
+
+    number: int
+    scheduled_at: datetime
+    run_date: date
+    state: str
+    run_id: int | None
+
+
+class BackfillsQuery(PageQuery, kw_only=True):
+    """Which backfills to list; `job` is APP/NAME, and `going` those that are open or paused."""
+
+    job: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    going: bool = False
+
+
+class CancelBody(msgspec.Struct, kw_only=True):
+    """Whether the open runs are ended, too."""
+
+    kill: bool = False
+
+
+BackfillId: TypeAlias = int | Backfill
+_PATH = "/backfills/<id:backfill_id>"
+
+
+@operation("GET", "/backfills", Scope.READ, query=BackfillsQuery)
+def list_backfills(
+    *, job: str | None = None, going: bool = False, limit: int = DEFAULT_LIMIT
+) -> list[Backfill]:
+    """List backfills, newest first. They count how runs ended at first, before re-runs."""
+
+
+@operation("GET", _PATH, Scope.READ)
+def show_backfill(backfill: BackfillId) -> Backfill:
+    """Show a backfill."""
+
+
+@operation("GET", f"{_PATH}/due_times", Scope.READ)
+def list_due_times(backfill: BackfillId) -> list[BackfillDueTime]:
+    """List the due times of a backfill in its order, and what became of each."""
+
+
+@operation("POST", f"{_PATH}/pause", Scope.OPERATE)
+def pause_backfill(backfill: BackfillId) -> Backfill:
+    """Plan no more runs of a backfill until it is resumed; open ones continue."""
+
+
+@operation("POST", f"{_PATH}/resume", Scope.OPERATE)
+def resume_backfill(backfill: BackfillId) -> Backfill:
+    """Let a paused backfill go on, also one that a failure has stopped."""
+
+
+@operation("POST", f"{_PATH}/cancel", Scope.OPERATE, body=CancelBody)
+def cancel_backfill(backfill: BackfillId, *, kill: bool = False) -> CancelledBackfill:
+    """Plan no more runs of a backfill; open ones continue unless they are killed."""
