@@ -14,6 +14,11 @@ class Instant(datetime):
         """Return epoch milliseconds as a point in time."""
         return cls.fromtimestamp(instant_ms / 1_000, UTC)
 
+    @classmethod
+    def if_any(cls, instant_ms: int | None) -> "Instant | None":
+        """Return epoch milliseconds as a point in time; None for None and 0."""
+        return cls.of(instant_ms) if instant_ms else None
+
 
 def iso(at: Any) -> str:
     """Return a point in time such as `2026-12-01T08:00:00.000+00:00`."""

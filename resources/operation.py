@@ -26,6 +26,8 @@ JSON, MERGE_PATCH, YAML, TEXT = (
 BODY_BYTES = 1_000_000
 #: Items of a page by default and at most.
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
+#: A word to filter by.
+Word = Annotated[str, msgspec.Meta(max_length=255)]
 
 
 class Scope(StrEnum):
@@ -101,10 +103,17 @@ class Operation(Generic[P, T]):
         return inspect.getdoc(self.declared) or ""
 
     def given(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """Return what a caller gives, by name; raises TypeError for what does not fit."""
+        """Return what a caller gives, by name; raises TypeError for what does not fit.
+
+        Defaults are left out, so that an older API does not meet what it does not know.
+        """
         bound = inspect.signature(self.declared).bind(*args, **kwargs)
-        bound.apply_defaults()
-        return dict(bound.arguments)
+        return {name: it for name, it in bound.arguments.items() if it != self.default(name)}
+
+    def default(self, name: str) -> Any:
+        """Return the default of a parameter; None if there is no such parameter."""
+        parameter = inspect.signature(self.declared).parameters.get(name)
+        return None if parameter is None else parameter.default
 
 
 def operation(

@@ -25,7 +25,6 @@ LARGEST_ID = 2**53
 Id = Annotated[int, msgspec.Meta(ge=1, lt=LARGEST_ID)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT, description="Items of a page.")]
 Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the previous page.")]
-Word = Annotated[str, msgspec.Meta(max_length=255)]
 Instant = Annotated[
     str, msgspec.Meta(max_length=64, description="ISO 8601 with an offset, or `Z`.")
 ]

@@ -127,7 +127,7 @@ class ProblemAnswers:
         """Answer a request that was refused before any command."""
         return problem(error.status, error.detail, errors=error.errors, headers=error.headers)
 
-    def refused(self, error: Refused) -> Response:
+    def refused(self, error: Refused, hint: str = "") -> Response:
         """Answer what a command refused: every problem, with its place in the body."""
         first = error.problems[0]
         status = _OWN_STATUS.get(first.code, HTTP_STATUS[first.code.kind])
@@ -135,15 +135,16 @@ class ProblemAnswers:
             status = 412
         return problem(
             status,
-            str(error),
-            errors=[error_detail(problem_) for problem_ in error.problems],
+            f"{error}{hint}",
+            errors=[error_detail(problem_, hint=hint) for problem_ in error.problems],
             headers={"Retry-After": str(WAITING_SECONDS)} if status == TOO_MANY else {},
             code=first.code,
         )
 
     def lookup_failed(self, error: LookupFailed) -> Response:
         """Answer that something does not exist, or belongs to an app the token may not see."""
-        return self.refused(lookup_problem(error))
+        near = error.facts.get("near")
+        return self.refused(lookup_problem(error), f", did you mean {near!r}?" if near else "")
 
     def database_lost(self, error: DatabaseUnavailable) -> Response:
         """Answer that the database is unavailable; the client may try again."""
@@ -163,10 +164,10 @@ class ProblemAnswers:
         return problem(500, f"internal error; the log has it under number {number}", number)
 
 
-def error_detail(problem_: Problem, prefix: str = "") -> dict[str, Any]:
-    """Return a problem with its JSON pointer, which starts with `prefix`."""
+def error_detail(problem_: Problem, prefix: str = "", hint: str = "") -> dict[str, Any]:
+    """Return a problem with its JSON pointer, which starts with `prefix`, and a hint."""
     pointer = f"{prefix}/{problem_.field}" if problem_.field else prefix
-    return {"pointer": pointer, "detail": str(problem_), "code": problem_.code.name.lower()}
+    return {"pointer": pointer, "detail": f"{problem_}{hint}", "code": problem_.code.name.lower()}
 
 
 def problem(

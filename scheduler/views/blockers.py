@@ -169,6 +169,13 @@ class Blockers:
         ]
 
 
+def of_cluster(held: Sequence[ShownPause], *, has_scheduler: bool) -> list[Reason]:
+    """Return why nothing at all is sent; `held` are the pauses in force."""
+    return Blockers(
+        has_scheduler=has_scheduler, pauses=held, executors=(), started_apps=(), format_time=iso
+    ).of_cluster()
+
+
 def read(
     session: Session,
     app_ids: Collection[int] | None,

@@ -1,37 +1,48 @@
 """Executors, schedulers, consoles and pauses as shown to users."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import msgspec
 from sqlalchemy.orm import Session
 
 from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
 from warren.broker.messages.values import Catalogue
+from warren.resources.cluster import Blocker, Executor, Handler, Pause, Scheduler
+from warren.resources.instant import Instant
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY
 from warren.scheduler.membership.registration import stored_load
-from warren.sql.instants import iso
 from warren.sql.models import Registration
 from warren.sql.registry import catalogues
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState, health_issues, state
 
 
-def pause_facts(pause: ShownPause | None) -> dict[str, str | None]:
-    """Return start, end, author and reason of a pause as JSON; all None without a pause."""
+def pause_facts(pause: ShownPause | None) -> dict[str, Any]:
+    """Return start, end, author and reason of a pause; all None without a pause."""
     return {
-        "paused_at": iso(pause.since_at) if pause else None,
-        "paused_until": iso(pause.until_at) if pause else None,
+        "paused_at": Instant.of(pause.since_at) if pause else None,
+        "paused_until": Instant.if_any(pause.until_at) if pause else None,
         "paused_by": (pause.paused_by or None) if pause else None,
         "paused_reason": (pause.reason or None) if pause else None,
     }
 
 
-#: What JSON leaves out of an executor.
-NOT_IN_JSON = frozenset({"catalogue"})
+def pause_of(pause: ShownPause) -> Pause:
+    """Return a pause as programs see it."""
+    return Pause(
+        app=pause.app,
+        since_at=Instant.of(pause.since_at),
+        until_at=Instant.if_any(pause.until_at),
+        paused_by=pause.paused_by,
+        reason=pause.reason,
+    )
+
+
 #: The address lists of apps, by app name; apps without a list are absent.
 Lists = Mapping[str, tuple[str, ...]]
 
@@ -40,7 +51,7 @@ class ExecutorView(NamedTuple):
     """An executor; `listed`: it is in its app's address list, None if there is no list.
 
     An executor that is listed but has never registered has no boot and no load. `catalogue` is what
-    it can run, which JSON leaves out; None if it does not say, or was not asked for here.
+    it can run; None if it does not say, or was not asked for here.
     """
 
     app: str
@@ -152,6 +163,39 @@ def executor_view(
         code_version=catalogue.code_version if catalogue else "",
         catalogue=catalogue,
     )
+
+
+def executor_of(view: ExecutorView, blocked_by: list[Blocker], *, handler_facts: bool) -> Executor:
+    """Return an executor as programs see it."""
+    catalogue = view.catalogue
+    handlers = catalogue.handlers if catalogue and handler_facts else ()
+    return Executor(
+        **_values(view, without={"catalogue"}),
+        missing=[*catalogue.missing] if catalogue else [],
+        handler_facts=[
+            Handler(
+                **msgspec.structs.asdict(handler)
+                | {"schema": msgspec.json.decode(handler.schema) if handler.schema else None}
+            )
+            for handler in handlers
+        ],
+        blocked_by=blocked_by,
+    )
+
+
+def scheduler_of(view: NodeView) -> Scheduler:
+    """Return a scheduler as programs see it."""
+    return Scheduler(**_values(view))
+
+
+def _values(view: ExecutorView | NodeView, without: Collection[str] = ()) -> dict[str, Any]:
+    values = {
+        name: [*value] if isinstance(value, tuple) else value
+        for name, value in view._asdict().items()
+        if name not in without
+    }
+    times = {"boot_at": Instant.if_any(view.boot_at), "beat_at": Instant.if_any(view.beat_at)}
+    return values | times
 
 
 def node_view(row: Registration, now_ms: int) -> NodeView:

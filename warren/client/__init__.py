@@ -9,7 +9,6 @@ from warren.client.answers import (
     ApiError,
     Applied,
     Change,
-    Executor,
     Job,
     LogPart,
     Run,
@@ -20,6 +19,7 @@ from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
 from warren.resources.backfills import Backfill
 from warren.resources.calendars import Calendar, CalendarYear
+from warren.resources.cluster import Cluster, Executor, Scheduler
 from warren.resources.limits import Limit
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "CalendarYear",
     "Change",
     "Client",
+    "Cluster",
     "Executor",
     "Job",
     "Limit",
@@ -38,6 +39,7 @@ __all__ = [
     "Progress",
     "Run",
     "RunFailed",
+    "Scheduler",
     "Tick",
     "Trigger",
 ]

@@ -141,25 +141,6 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     state: JobState
 
 
-class Executor(msgspec.Struct, kw_only=True, frozen=True):
-    """An executor, and its load as of its last heartbeat."""
-
-    app: str
-    address: str
-    state: str
-    draining: bool
-    boot_at: datetime | None
-    beat_at: datetime | None
-    slots: int
-    running: int
-    waiting: int
-    cpu_percent: float
-    memory_percent: float
-    handlers: list[str]
-    languages: list[str]
-    code_version: str
-
-
 class Change(msgspec.Struct, kw_only=True, frozen=True):
     """What a job file changes about one app or job; `action` is such as `create` or `update`.
 
@@ -225,12 +206,6 @@ class Planned(msgspec.Struct, kw_only=True, frozen=True):
     """The ids of planned runs."""
 
     run_ids: list[int]
-
-
-class Changed(msgspec.Struct, kw_only=True, frozen=True):
-    """Whether a call changed anything."""
-
-    changed: bool
 
 
 class ApiError(Exception):

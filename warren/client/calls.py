@@ -20,8 +20,6 @@ from warren.client.answers import (
     ApiError,
     Applied,
     BackfillPreview,
-    Changed,
-    Executor,
     Job,
     LogPart,
     Node,
@@ -34,9 +32,11 @@ from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Resp
 from warren.executor.handlers.params import given_param
 from warren.resources import backfills as backfill_operations
 from warren.resources import calendars as calendar_operations
+from warren.resources import cluster as cluster_operations
 from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
 from warren.resources.backfills import Backfill
+from warren.resources.cluster import Changed
 from warren.resources.operation import Operation
 
 P = ParamSpec("P")
@@ -90,17 +90,24 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
         )
         fields = dict(given[len(variables) :])
         if operation.item is not None:
-            limit = fields.pop("limit", None)
-            wanted = {name: "true" if v is True else v for name, v in fields.items()}
-            items = yield from items_of(path + rest, wanted, limit, operation.item)
+            most = fields.pop("limit", operation.default("limit"))
+            items = yield from items_of(path + rest, _query(fields), most, operation.item)
             return cast(T, items)
         body = None if endpoint.body is None else msgspec.json.encode(fields)
-        asked = {} if endpoint.body else {k: v for k, v in fields.items() if v is not None}
+        asked = {} if endpoint.body else _query(fields)
         query = f"?{urlencode(asked)}" if asked else ""
         response = yield Request(method=endpoint.method, path=path + rest + query, body=body)
         return cast(T, endpoint.answer and value_of(response, endpoint.answer))
 
     return exchange
+
+
+def _query(fields: Mapping[str, Any]) -> dict[str, str]:
+    """Return the parameters of a query."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+    }
 
 
 backfills = call_of(backfill_operations.list_backfills)
@@ -116,6 +123,16 @@ limits = call_of(limit_operations.list_limits)
 limit = call_of(limit_operations.show_limit)
 set_limit = call_of(limit_operations.set_limit)
 delete_limit = call_of(limit_operations.delete_limit)
+executors = call_of(cluster_operations.list_executors)
+executor = call_of(cluster_operations.show_executor)
+drain_executor = call_of(cluster_operations.drain_executor)
+schedulers = call_of(cluster_operations.list_schedulers)
+cluster = call_of(cluster_operations.show_cluster)
+pause_cluster = call_of(cluster_operations.pause_cluster)
+resume_cluster = call_of(cluster_operations.resume_cluster)
+add_app = call_of(cluster_operations.add_app)
+pause_app = call_of(cluster_operations.pause_app)
+resume_app = call_of(cluster_operations.resume_app)
 
 
 def keyed(path: str, body: Any, key: str | None) -> Request:
@@ -132,11 +149,9 @@ def json_request(
     )
 
 
-def switch(path: str, **body: str | None) -> Exchange[bool]:
+def switch(path: str) -> Exchange[bool]:
     """Switch something; return whether that changed it."""
-    given = {name: value for name, value in body.items() if value}
-    request = json_request("POST", path, given) if given else Request(method="POST", path=path)
-    return value_of((yield request), Changed).changed
+    return value_of((yield Request(method="POST", path=path)), Changed).changed
 
 
 def items_of(
@@ -173,11 +188,6 @@ def instant_text(at: Instant | None) -> str | None:
 def run_path(run: RunId) -> str:
     """Return the path of a run."""
     return f"/runs/{int(run if isinstance(run, int) else run.id)}"
-
-
-def paused_path(app: str | None) -> str:
-    """Return the path of what can be paused: an app, or None = everything."""
-    return "/cluster" if app is None else f"/apps/{quote(app, safe='')}"
 
 
 def job_path(name: str) -> str:
@@ -494,19 +504,15 @@ def pause(
     app: str | None = None, *, reason: str = "", until: Instant | None = None
 ) -> Exchange[bool]:
     """Stop dispatching runs of an app, None = of all; return False if it was paused like this."""
-    return (
-        yield from switch(f"{paused_path(app)}/pause", reason=reason, until=instant_text(until))
-    )
+    end = msgspec.UNSET if until is None else instant_text(until)
+    if app is None:
+        return (yield from pause_cluster(reason=reason, until=end)).changed
+    return (yield from pause_app(app, reason=reason, until=end)).changed
 
 
 def resume(app: str | None = None) -> Exchange[bool]:
     """Resume dispatching runs of an app, None = of all; return False if nothing was paused."""
-    return (yield from switch(f"{paused_path(app)}/resume"))
-
-
-def executors(*, app: str | None = None) -> Exchange[list[Executor]]:
-    """Return the executors of an app, None = of all apps."""
-    return (yield from items_of("/executors", {"app": app}, None, Executor))
+    return (yield from resume_cluster() if app is None else resume_app(app)).changed
 
 
 def apply(

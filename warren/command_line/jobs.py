@@ -16,11 +16,12 @@ from warren.command_options import (
     takes_settings,
     value_files,
 )
+from warren.connect import connect
 from warren.errands.sending import open_sender, send
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
 from warren.settings.settings import Settings, with_api
-from warren.terminal.output import print_output, warn
+from warren.terminal.output import print_line, print_output, warn
 
 _name = click.argument("name")
 _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
@@ -366,6 +367,8 @@ def apps_group() -> None:
 @click.argument("name")
 @click.option("--title", help="Its display name. Default: its name.")
 @takes_settings("database_url")
-def add(settings: Settings, **wanted: Any) -> int:
+def add(settings: Settings, name: str, title: str | None) -> None:
     """Add an app. Job files and the console can do this too."""
-    return send(settings, "apps.add", **wanted)
+    with connect(settings) as client:
+        client.add_app(name, title=title)
+    print_line(f"added app {name}; the key of its executors: warren secrets app {name}")

@@ -1,12 +1,39 @@
 """`warren executors`, `warren schedulers`, `warren pause` and `warren resume`."""
 
+from collections.abc import Iterator
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
+from warren.client import Client
 from warren.command_options import as_json, examples, takes_settings
-from warren.errands.sending import send
+from warren.connect import connect
+from warren.resources.cluster import Blocker, Cluster, Executor, Handler, Pause, Scheduler
+from warren.resources.instant import Instant, iso, to_builtins
 from warren.settings.settings import Settings
+from warren.terminal.output import (
+    print_facts,
+    print_json,
+    print_line,
+    print_struct,
+    print_table,
+    read_moment,
+    read_span,
+    shown_ago,
+    shown_time,
+    this_moment,
+)
+
+#: The words for states; JSON has the states themselves.
+_STATE_WORDS = {
+    "alive": "online",
+    "draining": "draining",
+    "silent": "offline",
+    "absent": "never connected",
+}
+EXECUTOR_HEADERS = ("app", "address", "state", "up", "beat", "running", "waiting", "cpu", "memory")
+SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
 
 @click.group()
@@ -17,9 +44,19 @@ def executors() -> None:
 @executors.command("list", epilog=examples("warren executors list", "warren executors list --json"))
 @as_json
 @takes_settings("database_url")
-def list_executors(settings: Settings, as_json: bool) -> int:
+def list_executors(settings: Settings, as_json: bool) -> None:
     """List the registered executors with their state and load."""
-    return send(settings, "executors.list", as_json=as_json)
+    with connect(settings) as client:
+        found, cluster = client.executors(handler_facts=as_json), client.cluster()
+    if as_json:
+        for executor in found:
+            print_struct(executor)
+        return
+    now_ms = this_moment()
+    lines = [executor_line(executor, now_ms) for executor in found]
+    print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
+    for words in _blocker_lines(found, cluster):
+        print_line(words)
 
 
 @executors.command(
@@ -29,23 +66,92 @@ def list_executors(settings: Settings, as_json: bool) -> int:
 @click.argument("address")
 @as_json
 @takes_settings("database_url")
-def show_executor(settings: Settings, **wanted: Any) -> int:
+def show_executor(settings: Settings, address: str, as_json: bool) -> None:
     """Show an executor, and why it gets no new runs if there is a reason.
 
     Use APP/ADDRESS if executors of two apps share the address.
     """
-    return send(settings, "executors.show", **wanted)
+    with connect(settings) as client:
+        executor = _executor(client, address)
+    if as_json:
+        print_struct(executor)
+        return
+    line = dict(zip(EXECUTOR_HEADERS, executor_line(executor, this_moment()), strict=True))
+    print_facts(
+        line
+        | {
+            "boot": executor.boot_id,
+            "code": executor.code_version,
+            "handlers": ", ".join(sorted(executor.handlers)),
+            "scripts": ", ".join(executor.languages),
+            "lacking": ", ".join(executor.missing),
+            "no new runs": "; ".join(why.message for why in executor.blocked_by),
+        }
+    )
+    for handler in executor.handler_facts:
+        if handler.about or handler.module:
+            print_line(f"  {_handler_line(handler)}")
 
 
 @executors.command("drain", epilog=examples("warren executors drain reports-1"))
 @click.argument("address")
 @takes_settings("database_url")
-def drain_executor(settings: Settings, address: str) -> int:
+def drain_executor(settings: Settings, address: str) -> None:
     """Drain an executor: it takes no new runs, finishes the running ones and exits.
 
     Waiting runs go elsewhere. Use APP/ADDRESS if executors of two apps share the address.
     """
-    return send(settings, "executors.drain", address=address)
+    with connect(settings) as client:
+        executor = _executor(client, address)
+        is_new = client.drain_executor(executor.app, executor.address).changed
+    print_line(f"{address} is draining" if is_new else f"{address} is already draining")
+
+
+def _executor(client: Client, name: str) -> Executor:
+    app, _, address = name.rpartition("/")
+    return client.executor(address, app=app or None)
+
+
+def executor_line(executor: Executor, now_ms: int) -> tuple[str, ...]:
+    """Return an executor as a row of a table with `EXECUTOR_HEADERS`."""
+    state = _STATE_WORDS.get(executor.state, executor.state)
+    if executor.beat_at is None:
+        return executor.app, executor.address, state, *[""] * 6
+    unlisted = ", not listed" if executor.listed is False else ""
+    is_ill = executor.ailments and executor.is_online
+    return (
+        executor.app,
+        executor.address,
+        state + unlisted + (f", problems: {', '.join(executor.ailments)}" if is_ill else ""),
+        shown_ago(executor.boot_at, now_ms).removesuffix(" ago"),
+        shown_ago(executor.beat_at, now_ms),
+        f"{executor.running}/{executor.slots}",
+        str(executor.waiting),
+        f"{executor.cpu_percent:.0f} %",
+        f"{executor.memory_percent:.0f} %",
+    )
+
+
+def _blocker_lines(found: list[Executor], cluster: Cluster) -> Iterator[str]:
+    """Yield lines that say why some or all online executors get no runs."""
+    for reason in cluster.blocked_by:
+        yield f"no new runs start: {reason.message}"
+    for executor in found:
+        own = [why for why in executor.blocked_by if _is_own(why, cluster)]
+        if executor.state == "alive" and own:
+            name = f"{executor.app}/{executor.address}"
+            yield f"no new runs start on {name}: {own[0].message}"
+
+
+def _is_own(why: Blocker, cluster: Cluster) -> bool:
+    """Whether a reason concerns one executor alone; slots that are taken are in the table."""
+    return why.code != "SLOTS_TAKEN" and why not in cluster.blocked_by
+
+
+def _handler_line(handler: Handler) -> str:
+    place = f"{handler.module}:{handler.line}" if handler.line else handler.module
+    about = f"  {handler.about}" if handler.about else ""
+    return f"{handler.name}  ({place}){about}" if place else f"{handler.name}{about}"
 
 
 @click.group()
@@ -58,9 +164,42 @@ def schedulers() -> None:
 )
 @as_json
 @takes_settings("database_url")
-def list_schedulers(settings: Settings, as_json: bool) -> int:
+def list_schedulers(settings: Settings, as_json: bool) -> None:
     """List the registered schedulers with their state, and what is paused, by whom and why."""
-    return send(settings, "schedulers.list", as_json=as_json)
+    with connect(settings) as client:
+        nodes, cluster = client.schedulers(), client.cluster()
+    if as_json:
+        paused = {k: v for k, v in to_builtins(cluster).items() if k.startswith("paused_")}
+        for node in nodes:
+            print_json(to_builtins(node) | paused)
+        return
+    now_ms = this_moment()
+    lines = [scheduler_line(node, now_ms) for node in nodes]
+    print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
+    for pause in cluster.pauses:
+        print_line(_pause_line(pause, settings.zone, now_ms))
+
+
+def scheduler_line(node: Scheduler, now_ms: int) -> tuple[str, ...]:
+    """Return a scheduler as a row of a table with `SCHEDULER_HEADERS`."""
+    return (
+        node.node,
+        _STATE_WORDS.get(node.state, node.state),
+        shown_ago(node.boot_at, now_ms).removesuffix(" ago"),
+        shown_ago(node.beat_at, now_ms),
+    )
+
+
+def _pause_line(pause: Pause, zone: ZoneInfo, now_ms: int) -> str:
+    what = f"app {pause.app} is paused" if pause.app else "paused"
+    since = f"{shown_time(pause.since_at, zone)} ({shown_ago(pause.since_at, now_ms)})"
+    until = f" until {shown_time(pause.until_at, zone)}" if pause.until_at else ""
+    why = f": {pause.reason}" if pause.reason else ""
+    return f"{what} by {pause.paused_by} since {since}{until}{why}; to go on: {_resume(pause.app)}"
+
+
+def _resume(app: str | None) -> str:
+    return f"warren resume --app {app}" if app else "warren resume"
 
 
 _of_app = click.option("--app", help="Only this app. Default: every app.")
@@ -82,27 +221,46 @@ _of_app = click.option("--app", help="Only this app. Default: every app.")
 @click.option("--for", "span", help="End the pause after this long: 30m, 2h, 1d.")
 @click.option("--no-until", "endless", is_flag=True, help="Remove the pause's end time.")
 @takes_settings("database_url", "timezone")
-def pause(settings: Settings, *, app: str | None, **wanted: Any) -> int:
+def pause(
+    settings: Settings,
+    *,
+    app: str | None,
+    reason: str,
+    until: str | None,
+    span: str | None,
+    endless: bool,
+) -> None:
     """Stop dispatching runs, for all apps or for one. They are still planned, and wait.
 
     If dispatch is already paused, a new reason or end replaces the old one.
     """
-    ends = (wanted["until"] is not None, wanted["span"] is not None, wanted["endless"])
-    if sum(ends) > 1:
+    if sum((until is not None, span is not None, endless)) > 1:
         raise click.UsageError("give only one of --until, --for and --no-until")
-    if app is None:
-        return send(settings, "cluster.pause", **wanted)
-    return send(settings, "apps.pause", app=app, **wanted)
+    end: dict[str, Any] = {"until": None} if endless else {}
+    if until is not None:
+        end["until"] = iso(Instant.of(read_moment(until, "--until", zone=settings.zone)))
+    elif span is not None:
+        end["until"] = iso(Instant.of(this_moment() + read_span(span)))
+    with connect(settings) as client:
+        if app is None:
+            paused = client.pause_cluster(reason=reason, **end)
+        else:
+            paused = client.pause_app(app, reason=reason, **end)
+    if not paused.changed:
+        print_line("it was paused already")
+    elif paused.outcome == "CHANGED":
+        print_line("it was paused already; its reason or end has changed")
+    else:
+        print_line(f"paused; to go on: {_resume(app)}")
 
 
 @click.command(epilog=examples("warren resume", "warren resume --app reports"))
 @_of_app
 @takes_settings("database_url")
-def resume(settings: Settings, app: str | None) -> int:
+def resume(settings: Settings, app: str | None) -> None:
     """Resume dispatching runs, for all apps or for one.
 
     Ticks later than their job's limit are left to its misfire policy. Everything else is sent now.
     """
-    if app is None:
-        return send(settings, "cluster.resume")
-    return send(settings, "apps.resume", app=app)
+    with connect(settings) as client:
+        print_line("resumed" if client.resume(app) else "it was not paused")

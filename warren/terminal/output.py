@@ -360,11 +360,18 @@ def local(instant_ms: int | None, zone: ZoneInfo) -> str:
 
 def shown_time(at: datetime | None, zone: ZoneInfo) -> str:
     """Return a point in time as `local` does."""
-    return "" if at is None else local(round(at.timestamp() * 1_000), zone)
+    return local(_milliseconds(at), zone)
 
 
-def shown_ago(at: datetime | None) -> str:
-    """Return a point in time relative to now, as `relative` does."""
-    if at is None:
-        return ""
-    return relative(round(at.timestamp() * 1_000), time.time_ns() // 1_000_000)
+def shown_ago(at: datetime | None, now_ms: int | None = None) -> str:
+    """Return a point in time as `relative` does; by default relative to this machine's clock."""
+    return relative(_milliseconds(at), this_moment() if now_ms is None else now_ms)
+
+
+def this_moment() -> int:
+    """Return this machine's clock in epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
+def _milliseconds(at: datetime | None) -> int:
+    return 0 if at is None else round(at.timestamp() * 1_000)

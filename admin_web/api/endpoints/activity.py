@@ -14,10 +14,10 @@ from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of
 from warren.admin_web.api.openapi import answer_type, to_answer
-from warren.admin_web.api.paging import Cursor, Instant, Limit, Word, instant_ms, page, place_of
+from warren.admin_web.api.paging import Cursor, Instant, Limit, instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal, at_parameter
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import DEFAULT_LIMIT, Scope, page_type
+from warren.resources.operation import DEFAULT_LIMIT, Scope, Word, page_type
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally

@@ -1,5 +1,6 @@
 """Apps: the groups of executors that jobs belong to."""
 
+from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote
 
@@ -7,10 +8,20 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.bodies import FieldErrors, refuse
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
 from warren.admin_web.api.paging import instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
+from warren.resources import cluster as operations
+from warren.resources.cluster import (
+    AppAlarm,
+    AppBody,
+    AppFacts,
+    AppWebhook,
+    Changed,
+    Paused,
+    PauseFacts,
+)
 from warren.resources.operation import PageQuery, Scope, page_type
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
@@ -25,33 +36,13 @@ from warren.sql.registry import pauses
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.registry.pauses import EVERY_APP, ShownPause
 
-
-class PauseBody(msgspec.Struct, kw_only=True):
-    """Why something is paused, and when the pause ends by itself; null removes that end."""
-
-    reason: str = ""
-    until: str | msgspec.UnsetType | None = msgspec.UNSET
+AppPage = page_type(AppFacts)
 
 
-class PauseFacts(msgspec.Struct, kw_only=True):
-    """An app's pause: since when, until when, by whom and why."""
-
-    paused_at: str | None = None
-    paused_until: str | None = None
-    paused_by: str | None = None
-    paused_reason: str | None = None
-
-
-class Changed(msgspec.Struct, kw_only=True):
-    """Whether anything changed."""
-
-    changed: bool
-
-
-def pause(commands: ClusterCommands, call: Call, app_id: int = EVERY_APP) -> Changed:
+def pause(commands: ClusterCommands, call: Call, app_id: int = EVERY_APP) -> Paused:
     """Pause an app, or the whole cluster, as the call's body says."""
     outcome = commands.pause(app_id, reason=call.body.reason, until_ms=_end_ms(call.body.until))
-    return Changed(changed=outcome is not PauseOutcome.ALREADY)
+    return Paused(changed=outcome is not PauseOutcome.ALREADY, outcome=outcome)
 
 
 def _end_ms(text: str | msgspec.UnsetType | None) -> int | None:
@@ -68,53 +59,6 @@ def _end_ms(text: str | msgspec.UnsetType | None) -> int | None:
 def pause_answer(shown_pause: ShownPause | None) -> PauseFacts | None:
     """Return the answer about an app's pause; None if it is not paused."""
     return PauseFacts(**pause_facts(shown_pause)) if shown_pause else None
-
-
-class AppAlarm(msgspec.Struct, kw_only=True):
-    """Where an app's alarms go; `secret` is never in an answer, and stays if it is left out."""
-
-    emails: list[str] = []
-    webhook: str = ""
-    style: str = ""
-    secret: str | msgspec.UnsetType = msgspec.UNSET
-
-
-class AppWebhook(msgspec.Struct, kw_only=True):
-    """Where ends of an app's runs are reported, and which: all, successes or failures."""
-
-    url: str = ""
-    when: str = ""
-
-
-class AppBody(msgspec.Struct, kw_only=True):
-    """An app in a request; `name`, if given, must be that of the path."""
-
-    name: str | None = None
-    title: str | None = None
-    addresses: list[str] = []
-    route: str = ""
-    alarm: AppAlarm | None = None
-    webhook: AppWebhook | None = None
-    id: int | None = None
-    jobs: int | None = None
-    pause: PauseFacts | None = None
-
-
-class AppFacts(msgspec.Struct, kw_only=True):
-    """An app in an answer: `jobs` is how many it has; `pause` is null unless it is paused."""
-
-    id: int
-    name: str
-    title: str
-    addresses: list[str]
-    route: str
-    alarm: AppAlarm | None
-    webhook: AppWebhook | None
-    jobs: int
-    pause: PauseFacts | None
-
-
-AppPage = page_type(AppFacts)
 
 
 class AppEndpoints:
@@ -172,8 +116,7 @@ class AppEndpoints:
             app_id = self._id(call, app)
         except NotFound:
             commands.add(spec)
-            headers = {"Location": f"{BASE}/apps/{quote(app, safe='')}"}
-            return Reply(value=self.show(call, app), status=201, headers=headers)
+            return self._created(call, app)
         commands.change(app_id, spec)
         return Reply(value=self.show(call, app))
 
@@ -182,19 +125,25 @@ class AppEndpoints:
         """Delete an app that is no longer used."""
         self._services.commands(call.actor).apps.delete(self._id(call, app))
 
-    @endpoint(
-        "POST", "/apps/<app>/pause", Scope.OPERATE, Changed, body=PauseBody, needs_whole_apps=True
-    )
-    def pause(self, call: Call, app: str) -> Changed:
-        """Stop sending runs of an app; they are still planned, and wait."""
+    @serves(operations.add_app)
+    def add(self, call: Call) -> Reply:
+        name = call.body.name
+        self._services.commands(call.actor).apps.add(AppSpec(name=name, title=call.body.title))
+        return self._created(call, name)
+
+    @serves(operations.pause_app)
+    def pause(self, call: Call, app: str) -> Paused:
         commands = self._services.commands(call.actor).cluster
         return pause(commands, call, self._id(call, app))
 
-    @endpoint("POST", "/apps/<app>/resume", Scope.OPERATE, Changed, needs_whole_apps=True)
+    @serves(operations.resume_app)
     def resume(self, call: Call, app: str) -> Changed:
-        """Resume an app's runs; a job's misfire policy decides about ticks later than its limit."""
         commands = self._services.commands(call.actor).cluster
         return Changed(changed=commands.resume(self._id(call, app)))
+
+    def _created(self, call: Call, app: str) -> Reply:
+        headers = {"Location": f"{BASE}/apps/{quote(app, safe='')}"}
+        return Reply(value=self.show(call, app), status=201, headers=headers)
 
     def _id(self, call: Call, app: str) -> int:
         return app_id_of(self._services, call, app)
@@ -215,7 +164,8 @@ def app_id_of(services: ApiServices, call: Call, app: str) -> int:
     """
     known = services.database.read(lambda session: ids_by_name(session, call.actor.app_ids))
     if app not in known:
-        raise NotFound(LookupFailure.NO_APP_NAMED, name=app[:100])
+        near = next(iter(get_close_matches(app, known, 1)), None)
+        raise NotFound(LookupFailure.NO_APP_NAMED, name=app[:100], near=near)
     return known[app]
 
 

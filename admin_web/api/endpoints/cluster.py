@@ -1,5 +1,6 @@
 """Executors, schedulers and the cluster as a whole; the API's version and description."""
 
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
@@ -7,59 +8,28 @@ import msgspec
 from flask import current_app, render_template
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from warren.admin_web.api.endpoints.apps import Changed, PauseBody, app_id_of, asked_app_ids, pause
-from warren.admin_web.api.openapi import answer_type, document, to_answer
-from warren.admin_web.api.paging import Cursor, Limit, Word, page, place_of
+from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
+from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids, pause
+from warren.admin_web.api.openapi import document
+from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import DEFAULT_LIMIT, OpenAccess, PageQuery, Scope, page_type
+from warren.broker.reasons.codes import Reason
+from warren.resources import cluster as operations
+from warren.resources.cluster import Blocker, Changed, Cluster, Executor, Paused
+from warren.resources.operation import OpenAccess
 from warren.scheduler.views import blockers
-from warren.scheduler.views.blockers import Blockers
 from warren.scheduler.views.process_view import (
-    NOT_IN_JSON,
-    ExecutorView,
-    NodeView,
+    executor_of,
     node_view,
     pause_facts,
+    pause_of,
+    scheduler_of,
 )
 from warren.sql.listings import app_listing, job_search
 from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.models import Registration
 from warren.sql.registry import pauses, presence
-from warren.sql.registry.apps import ids_by_name
-
-
-class Blocker(msgspec.Struct, kw_only=True):
-    """Why an executor gets no new runs: a code for programs, a sentence for people."""
-
-    code: str
-    message: str
-
-
-ExecutorAnswer = answer_type(
-    "Executor", ExecutorView, without=NOT_IN_JSON, more={"blocked_by": list[Blocker]}
-)
-SchedulerAnswer = answer_type("Scheduler", NodeView)
-ExecutorPage, SchedulerPage = page_type(ExecutorAnswer), page_type(SchedulerAnswer)
-
-
-class ExecutorsQuery(msgspec.Struct, kw_only=True):
-    """Which executors to list."""
-
-    app: Word | None = None
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class ClusterAnswer(msgspec.Struct, kw_only=True):
-    """Whether dispatch is paused, since when, until when, by whom and why."""
-
-    paused: bool
-    paused_at: str | None
-    paused_until: str | None
-    paused_by: str | None
-    paused_reason: str | None
-    schedulers_alive: int
+from warren.sql.registry.apps import find, ids_by_name
 
 
 class ClusterEndpoints:
@@ -70,89 +40,80 @@ class ClusterEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint(
-        "GET", "/executors", Scope.READ, ExecutorPage, query=ExecutorsQuery, needs_whole_apps=True
-    )
+    @serves(operations.list_executors)
     def executors(self, call: Call) -> Any:
-        """List executors by app and address, including listed ones that are offline.
-
-        `blocked_by` says why one gets no new runs, the most general reason first; empty if it can
-        get some. If you filter by `app`, it also says so if the routes of all started jobs choose
-        other executors.
-        """
         query, after = call.query, place_of(call.query, str) or ""
         app_ids, now_ms = asked_app_ids(self._services, call, query.app), self._services.now_ms()
-
-        def read(session: Session) -> tuple[Blockers, list[RoutedJob] | None]:
-            app_blockers = blockers.read(session, app_ids, now_ms=now_ms)
-            if query.app is None:
-                return app_blockers, None
-            most = blockers.MAX_JOBS + 1
-            return app_blockers, app_listing.started_jobs(session, query.app, limit=most)
-
-        app_blockers, started = self._services.database.read(read)
-        rows = [row for row in app_blockers.executors if row.key > after]
+        found, started = self._services.database.read(
+            lambda session: (
+                blockers.read(session, app_ids, now_ms=now_ms),
+                None if query.app is None else _started_jobs(session, query.app),
+            )
+        )
+        rows = [row for row in found.executors if row.key > after]
         rows.sort(key=lambda row: row.key)
-
-        def answer(row: ExecutorView) -> Any:
-            why = blockers.blocker_json(app_blockers.of_executor(row, started))
-            return to_answer(ExecutorAnswer, row, blocked_by=[Blocker(**reason) for reason in why])
-
         return page(
-            ExecutorPage,
+            operations.list_executors.endpoint.answer,
             query,
             rows,
-            answer,
+            lambda row: executor_of(
+                row, _reasons(found.of_executor(row, started)), handler_facts=query.handler_facts
+            ),
             lambda row: row.key,
         )
 
-    @endpoint(
-        "POST", "/executors/<app>/<address>/drain", Scope.OPERATE, Changed, needs_whole_apps=True
-    )
+    @serves(operations.show_executor)
+    def executor(self, call: Call, address: str) -> Executor:
+        app, now_ms = call.query.app, self._services.now_ms()
+
+        def read(session: Session) -> Executor:
+            executor_id = presence.executor_id(session, address, app, call.actor.app_ids)
+            row = session.get_one(Registration, executor_id)
+            found = blockers.read(session, [find(session, row.app).id], now_ms=now_ms)
+            [shown] = [one for one in found.executors if one.address == row.address]
+            why = found.of_executor(shown, _started_jobs(session, row.app))
+            return executor_of(shown, _reasons(why), handler_facts=True)
+
+        return self._services.database.read(read)
+
+    @serves(operations.drain_executor)
     def drain(self, call: Call, app: str, address: str) -> Changed:
-        """Drain an executor: it takes no new runs, finishes the running ones and exits."""
         app_id_of(self._services, call, app)
         executor_id = self._services.database.read(
             lambda session: presence.executor_id(session, address, app)
         )
         return Changed(changed=self._services.commands(call.actor).cluster.drain(executor_id))
 
-    @endpoint("GET", "/schedulers", Scope.READ, SchedulerPage, query=PageQuery)
+    @serves(operations.list_schedulers)
     def schedulers(self, call: Call) -> Any:
-        """List schedulers by name."""
         after, now_ms = place_of(call.query, str) or "", self._services.now_ms()
         rows = sorted(node_view(row, now_ms) for row in self._nodes())
         rows = [row for row in rows if row.node > after]
-        return page(
-            SchedulerPage,
-            call.query,
-            rows,
-            lambda row: to_answer(SchedulerAnswer, row),
-            lambda row: row.node,
-        )
+        kind = operations.list_schedulers.endpoint.answer
+        return page(kind, call.query, rows, scheduler_of, lambda row: row.node)
 
-    @endpoint("GET", "/cluster", Scope.READ, ClusterAnswer)
-    def cluster(self, _call: Call) -> ClusterAnswer:
-        """Show whether dispatch is paused, and how many schedulers are alive."""
+    @serves(operations.show_cluster)
+    def cluster(self, call: Call) -> Cluster:
         now_ms = self._services.now_ms()
-        paused = self._services.database.read(
-            lambda session: pauses.in_force(session, now_ms, app_ids=())
+        held = self._services.database.read(
+            lambda session: pauses.in_force(session, now_ms, call.actor.app_ids)
         )
-        nodes = [node_view(row, now_ms) for row in self._nodes()]
-        return ClusterAnswer(
-            paused=bool(paused),
-            **pause_facts(paused[0] if paused else None),
-            schedulers_alive=sum(node.is_online for node in nodes),
+        alive = sum(node_view(row, now_ms).is_online for row in self._nodes())
+        paused = next((pause for pause in held if pause.app is None), None)
+        return Cluster(
+            paused=paused is not None,
+            **pause_facts(paused),
+            schedulers_alive=alive,
+            blocked_by=_reasons(blockers.of_cluster(held, has_scheduler=alive > 0)),
+            pauses=[pause_of(pause) for pause in held],
         )
 
-    @endpoint("POST", "/cluster/pause", Scope.ADMIN, Changed, body=PauseBody)
-    def pause(self, call: Call) -> Changed:
-        """Stop sending runs everywhere; they are still planned, and wait."""
+    @serves(operations.pause_cluster)
+    def pause(self, call: Call) -> Paused:
         return pause(self._services.commands(call.actor).cluster, call)
 
-    @endpoint("POST", "/cluster/resume", Scope.ADMIN, Changed)
+    @serves(operations.resume_cluster)
     def resume(self, call: Call) -> Changed:
-        """Resume sending runs; a job's misfire policy decides about ticks later than its limit."""
         return Changed(changed=self._services.commands(call.actor).cluster.resume())
 
     def _nodes(self) -> list[Registration]:
@@ -161,6 +122,14 @@ class ClusterEndpoints:
                 lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
             )
         )
+
+
+def _started_jobs(session: Session, app: str) -> list[RoutedJob]:
+    return app_listing.started_jobs(session, app, limit=blockers.MAX_JOBS + 1)
+
+
+def _reasons(reasons: Sequence[Reason]) -> list[Blocker]:
+    return [Blocker(**reason) for reason in blockers.blocker_json(reasons)]
 
 
 HTML, CSS = "text/html", "text/css"

@@ -9,15 +9,15 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import Call, Reply, endpoint
-from warren.admin_web.api.endpoints.apps import AppBody, app_spec_of, asked_app_ids
+from warren.admin_web.api.endpoints.apps import app_spec_of, asked_app_ids
 from warren.admin_web.api.endpoints.calendars import NamedCalendar, calendar_spec_of
 from warren.admin_web.api.endpoints.limits import limit_spec_of, limit_value
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
-from warren.admin_web.api.paging import Word
 from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
 from warren.admin_web.services import ApiServices
+from warren.resources.cluster import AppBody
 from warren.resources.limits import LimitBody
-from warren.resources.operation import JSON, YAML, Scope
+from warren.resources.operation import JSON, YAML, Scope, Word
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.job_file import FileParts, stored_parts

@@ -24,12 +24,12 @@ from warren.admin_web.api.job_bodies import (
     spec_of,
     without_replaced,
 )
-from warren.admin_web.api.paging import Cursor, Limit, Word, page, place_of
+from warren.admin_web.api.paging import Cursor, Limit, page, place_of
 from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal, at_parameter
 from warren.admin_web.services import ApiServices
 from warren.resources import jobs as operations
 from warren.resources.jobs import JobName
-from warren.resources.operation import DEFAULT_LIMIT, JSON, MERGE_PATCH, Scope, page_type
+from warren.resources.operation import DEFAULT_LIMIT, JSON, MERGE_PATCH, Scope, Word, page_type
 from warren.scheduler.app_names import nearest_name
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec

@@ -16,7 +16,6 @@ from warren.admin_web.api.paging import (
     Id,
     Instant,
     Limit,
-    Word,
     body_day,
     body_instant_ms,
     cursor,
@@ -46,7 +45,7 @@ from warren.admin_web.api.run_answers import (
 )
 from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import DEFAULT_LIMIT, JSON, TEXT, Scope, page_type
+from warren.resources.operation import DEFAULT_LIMIT, JSON, TEXT, Scope, Word, page_type
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
 from warren.scheduler.commands.run_commands import KillOutcome

@@ -178,7 +178,6 @@ def test_every_errand_is_among_the_compared_commands() -> None:
     asked = {".".join(command.split()[:2]) for command in COMMANDS}
     by_other_names = {
         *("runs.skips", "runs.outcome", "alarms.tested", "report", "backfill", "backfills.outcome"),
-        *("apps.pause", "apps.resume", "cluster.pause", "cluster.resume"),
     }
 
     assert set(ERRANDS) - by_other_names <= asked

@@ -38,3 +38,42 @@ def test_an_executor_that_no_route_chooses_says_so_in_the_list_of_its_app(
 
     assert first["blocked_by"] == []
     assert [why["code"] for why in second["blocked_by"]] == ["ROUTED_ELSEWHERE"]
+
+
+def test_an_executor_is_shown_with_its_handlers_and_is_told_apart_by_its_app(
+    admin: Program, clock: Clock, rows: Rows
+) -> None:
+    for app in ("reports", "mails"):
+        rows.executor("one", clock.now_ms(), LOAD, app=app)
+
+    shown = admin.get("/executors/one?app=mails").get_json()
+
+    assert (shown["app"], shown["handler_facts"]) == ("mails", [])
+    assert admin.get("/executors/one").status_code == 409
+    assert admin.get("/executors/two").status_code == 404
+
+
+def test_the_cluster_says_what_is_paused_and_why_nothing_is_sent(
+    admin: Program, clock: Clock, rows: Rows
+) -> None:
+    admin.post("/apps/reports/pause", {"reason": "new disk"})
+
+    said = admin.get("/cluster").get_json()
+
+    assert [(pause["app"], pause["reason"]) for pause in said["pauses"]] == [
+        ("reports", "new disk")
+    ]
+    assert [why["code"] for why in said["blocked_by"]] == ["NO_SCHEDULER_ONLINE"]
+    assert (said["paused"], said["paused_at"]) == (False, None)
+
+
+def test_an_app_is_added_once_and_an_unknown_one_is_answered_with_a_similar_name(
+    admin: Program,
+) -> None:
+    added = admin.post("/apps", {"name": "prints", "title": "Prints"})
+
+    assert (added.status_code, added.get_json()["title"]) == (201, "Prints")
+    assert added.headers["Location"].endswith("/apps/prints")
+    assert admin.post("/apps", {"name": "prints"}).status_code == 409
+    detail = admin.post("/apps/prnts/resume").get_json()["detail"]
+    assert detail == "no app named 'prnts', did you mean 'prints'?"

@@ -5,23 +5,25 @@ from typing import Any
 
 import pytest
 
-from warren.scheduler.views.process_view import (
-    ExecutorView,
-    Lists,
-    executor_view,
-    executor_views,
-    node_view,
-)
-from warren.scheduler.views.to_json import to_json
-from warren.sql.models import Registration
-from warren.sql.registry import presence
-from warren.sql.registry.presence import state
-from warren.terminal.node_lines import (
+from warren.command_line.nodes import (
     EXECUTOR_HEADERS,
     SCHEDULER_HEADERS,
     executor_line,
     scheduler_line,
 )
+from warren.resources.cluster import Executor
+from warren.resources.instant import to_builtins
+from warren.scheduler.views.process_view import (
+    Lists,
+    executor_of,
+    executor_view,
+    executor_views,
+    node_view,
+    scheduler_of,
+)
+from warren.sql.models import Registration
+from warren.sql.registry import presence
+from warren.sql.registry.presence import state
 
 NOW = 1_796_126_400_000
 
@@ -44,8 +46,8 @@ def scheduler(beat_at: int) -> Registration:
     return executor(kind=presence.ADMIN, app="scheduler", beat_at=beat_at)
 
 
-def shown(row: Registration, lists: Lists | None = None) -> ExecutorView:
-    return executor_view(row, NOW, lists or {})
+def shown(row: Registration, lists: Lists | None = None) -> Executor:
+    return executor_of(executor_view(row, NOW, lists or {}), [], handler_facts=True)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +77,8 @@ def test_clock_ahead_of_ours_is_no_silence() -> None:
 def test_load_that_cannot_be_read_is_none(load: str | None) -> None:
     row = executor(load=load)
 
-    assert shown(row)[9:] == (0, 0, 0, 0, 0, (), (), "", None)
+    unread = executor_view(row, NOW, {})
+    assert unread[9:] == (0, 0, 0, 0, 0, (), (), "", None)
     assert len(executor_line(shown(row), NOW)) == len(EXECUTOR_HEADERS)
 
 
@@ -100,7 +103,7 @@ def test_load_is_shown_in_words() -> None:
         "12 %",
         "41 %",
     )
-    assert to_json(shown(row)) | load == to_json(shown(row))
+    assert to_builtins(shown(row)) | load == to_builtins(shown(row))
 
 
 def test_executor_that_its_app_does_not_list_is_told_apart() -> None:
@@ -113,27 +116,31 @@ def test_executor_that_its_app_does_not_list_is_told_apart() -> None:
 
 
 def test_executor_that_is_only_listed_is_absent() -> None:
-    seen, absent = executor_views([executor()], {"reports": ("reports-2", "reports-1")}, NOW)
+    lists = {"reports": ("reports-2", "reports-1")}
+    seen, absent = (
+        executor_of(view, [], handler_facts=True)
+        for view in executor_views([executor()], lists, NOW)
+    )
 
     assert (seen.address, seen.state) == ("reports-1", "alive")
     assert executor_line(absent, NOW) == ("reports", "reports-2", "never connected", *[""] * 6)
-    told = to_json(absent)
+    told = to_builtins(absent)
     assert (told["state"], told["listed"], told["beat_at"]) == ("absent", True, None)
     assert (told["draining"], told["handlers"]) == (False, [])
 
 
 def test_scheduler_is_shown_by_its_node() -> None:
-    node = node_view(scheduler(NOW - 500), NOW)
+    node = scheduler_of(node_view(scheduler(NOW - 500), NOW))
 
     assert len(scheduler_line(node, NOW)) == len(SCHEDULER_HEADERS)
-    assert to_json(node)["node"] == "reports-1"
-    assert to_json(node)["state"] == "alive"
+    assert to_builtins(node)["node"] == "reports-1"
+    assert to_builtins(node)["state"] == "alive"
 
 
 def test_health_issues_of_an_executor_are_told_while_it_is_heard() -> None:
     load = json.dumps({"slots": 8, "ailments": ["JOURNAL", "DISK"]})
 
     assert executor_line(shown(executor(load=load)), NOW)[2] == "online, problems: journal, disk"
-    assert to_json(shown(executor(load=load)))["ailments"] == ["journal", "disk"]
+    assert to_builtins(shown(executor(load=load)))["ailments"] == ["journal", "disk"]
     assert executor_line(shown(executor(load=load, beat_at=NOW - 60_000)), NOW)[2] == "offline"
-    assert shown(executor(load='{"ailments":7}')).ailments == ()
+    assert shown(executor(load='{"ailments":7}')).ailments == []
