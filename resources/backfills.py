@@ -1,11 +1,24 @@
 """Backfills: runs of a job for a range of dates."""
 
 from datetime import date, datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from warren.resources.operation import DEFAULT_LIMIT, PageQuery, Scope, operation
+from warren.resources.operation import (
+    DEFAULT_LIMIT,
+    KEY_HEADER,
+    Day,
+    PageQuery,
+    Scope,
+    Word,
+    operation,
+)
+
+#: The most due times of a backfill that are open at once, and skips that one is made for.
+MAX_AT_ONCE, MAX_SKIPS = 100, 500
+#: Due times for which nothing ran, that are failed now, or all.
+Only: TypeAlias = Literal["missing", "failed", "all"]
 
 
 class Backfill(msgspec.Struct, kw_only=True, frozen=True):
@@ -63,6 +76,12 @@ class CancelledBackfill(Backfill, kw_only=True, frozen=True):
     killed: int | None = None  # older APIs do not say it
 
 
+class MadeBackfill(Backfill, kw_only=True, frozen=True):
+    """A backfill that was made, or the earlier one with its key, if not `is_new`."""
+
+    is_new: bool = True  # older APIs do not say it
+
+
 class BackfillDueTime(msgspec.Struct, kw_only=True, frozen=True):
     """A due time of a backfill, numbered in its order; `run_id` is the newest of its runs."""
 
@@ -73,10 +92,54 @@ class BackfillDueTime(msgspec.Struct, kw_only=True, frozen=True):
     run_id: int | None
 
 
+class PreviewedDueTime(msgspec.Struct, kw_only=True, frozen=True):
+    """A due time of a backfill that is not made: what became of it, and if it would run."""
+
+    scheduled_at: datetime
+    run_date: date
+    state: str
+    runs: bool
+
+
+class BackfillPreview(msgspec.Struct, kw_only=True, frozen=True):
+    """What a backfill would do now; `notices` say what is doubtful about it."""
+
+    due_times: list[PreviewedDueTime]
+    notices: list[str]
+
+
+class BackfillBody(msgspec.Struct, kw_only=True):
+    """A backfill to make: of the due times with run dates in a range, or of `skips`, by their ids.
+
+    `dates`: one run for each date instead, for jobs without a schedule. `at_once`: how many due
+    times may be open at the same time. `only`: due times for which nothing ran, that are failed
+    now, or all. `stop_on_failure`: pause once a run has failed for good. `children`: let successes
+    trigger the job's children. `instead`: stop the job's schedule until the backfill is over.
+    `param`: of all runs, instead of the job's own. `key`: the same key of the same job makes no
+    second backfill.
+    """
+
+    from_date: Day | None = msgspec.field(default=None, name="from")
+    to_date: Day | None = msgspec.field(default=None, name="to")
+    skips: Annotated[list[int], msgspec.Meta(max_length=MAX_SKIPS)] = []
+    dates: bool = False
+    #: Checked with the job's other rules; msgspec would say it in other words.
+    at_once: Annotated[
+        int, msgspec.Meta(extra_json_schema={"minimum": 1, "maximum": MAX_AT_ONCE})
+    ] = 1
+    newest_first: bool = False
+    only: Only = "missing"
+    stop_on_failure: bool = False
+    children: bool = True
+    instead: bool = False
+    param: str | None = None
+    key: str | None = None
+
+
 class BackfillsQuery(PageQuery, kw_only=True):
     """Which backfills to list; `job` is APP/NAME, and `going` those that are open or paused."""
 
-    job: Annotated[str, msgspec.Meta(max_length=255)] | None = None
+    job: Word | None = None
     going: bool = False
 
 
@@ -88,6 +151,49 @@ class CancelBody(msgspec.Struct, kw_only=True):
 
 BackfillId: TypeAlias = int | Backfill
 _PATH = "/backfills/<id:backfill_id>"
+
+
+_OF_JOB = "/jobs/<app>/<name>/backfills"
+
+
+@operation("POST", _OF_JOB, Scope.TRIGGER, body=BackfillBody, status=201, headers=KEY_HEADER)
+def make_backfill(
+    job: str,
+    from_date: date | str,
+    to_date: date | str,
+    *,
+    dates: bool = False,
+    at_once: int = 1,
+    newest_first: bool = False,
+    only: str = "missing",
+    stop_on_failure: bool = False,
+    children: bool = True,
+    instead: bool = False,
+    param: str | None = None,
+    params: Any = None,
+    key: str | None = None,
+) -> MadeBackfill:
+    """Run a job for a range of dates, a limited number at once."""
+
+
+@operation("POST", f"{_OF_JOB}:preview", Scope.TRIGGER, body=BackfillBody, is_heavy=True)
+def preview_backfill(
+    job: str,
+    from_date: date | str,
+    to_date: date | str,
+    *,
+    dates: bool = False,
+    at_once: int = 1,
+    newest_first: bool = False,
+    only: str = "missing",
+    stop_on_failure: bool = False,
+    children: bool = True,
+    instead: bool = False,
+    param: str | None = None,
+    params: Any = None,
+    key: str | None = None,
+) -> BackfillPreview:
+    """Show what a backfill would do now, without making it."""
 
 
 @operation("GET", "/backfills", Scope.READ, query=BackfillsQuery)

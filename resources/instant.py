@@ -33,6 +33,15 @@ encode = msgspec.json.Encoder(enc_hook=iso).encode
 
 def to_builtins(resource: msgspec.Struct) -> dict[str, Any]:
     """Return a resource as JSON has it, in Python's own types."""
-    plain = msgspec.to_builtins(resource, builtin_types=(datetime,), enc_hook=iso)
-    said: dict[str, Any] = msgspec.to_builtins(plain, enc_hook=iso)
+    said: dict[str, Any] = _with_instants(
+        msgspec.to_builtins(resource, builtin_types=(datetime,), enc_hook=iso)
+    )
     return said
+
+
+def _with_instants(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_instants(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_with_instants(part) for part in value]
+    return iso(value) if isinstance(value, datetime) else value

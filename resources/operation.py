@@ -28,6 +28,18 @@ BODY_BYTES = 1_000_000
 DEFAULT_LIMIT, MAX_LIMIT = 50, 200
 #: A word to filter by.
 Word = Annotated[str, msgspec.Meta(max_length=255)]
+#: A date in a request.
+Day = Annotated[
+    str,
+    msgspec.Meta(
+        max_length=32,
+        description="A date, such as `2026-12-01`.",
+        extra_json_schema={"format": "date"},
+    ),
+]
+KEY_HEADER = {
+    "Idempotency-Key": "1 to 128 visible characters; a key triggers only one run within a day."
+}
 
 
 class Scope(StrEnum):

@@ -29,15 +29,6 @@ Instant = Annotated[
     str, msgspec.Meta(max_length=64, description="ISO 8601 with an offset, or `Z`.")
 ]
 
-Day = Annotated[
-    str,
-    msgspec.Meta(
-        max_length=32,
-        description="A date, such as `2026-12-01`.",
-        extra_json_schema={"format": "date"},
-    ),
-]
-
 
 def page(
     kind: Any,

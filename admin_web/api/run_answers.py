@@ -218,9 +218,6 @@ _KEY = re.compile(r"[\x21-\x7e]{1,128}")
 WAIT_HEADER = {
     "Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."
 }
-KEY_HEADER = {
-    "Idempotency-Key": "1 to 128 visible characters; a key triggers only one run within a day."
-}
 
 
 class HeldRuns:

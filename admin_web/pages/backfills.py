@@ -23,10 +23,9 @@ from warren.admin_web.links import came_from
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, read_id, route
 from warren.admin_web.visitors import visitor
-from warren.resources.backfills import BackfillDueTime
-from warren.resources.instant import Instant
+from warren.resources.backfills import MAX_AT_ONCE, BackfillDueTime
 from warren.scheduler.actor import Right
-from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
+from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.backfills.kept_schedule import DueTimeState
 from warren.scheduler.commands.backfill_commands import BackfillCommands, Made, Preview
 from warren.scheduler.problems import Problem, ProblemKind, Refused
@@ -387,8 +386,8 @@ def _as_filled(preview: Preview) -> list[BackfillDueTime]:
     return [
         BackfillDueTime(
             number=number,
-            scheduled_at=Instant.of(tick.scheduled_at),
-            run_date=date.fromisoformat(tick.run_date),
+            scheduled_at=tick.scheduled_at,
+            run_date=tick.run_date,
             state=FilledState.TO_COME if tick.runs else _so_far(tick.state),
             run_id=None,
         )
@@ -396,5 +395,5 @@ def _as_filled(preview: Preview) -> list[BackfillDueTime]:
     ]
 
 
-def _so_far(state: DueTimeState) -> FilledState:
-    return FilledState.LEFT_OUT if state is DueTimeState.MISSING else FilledState(state.value)
+def _so_far(state: str) -> FilledState:
+    return FilledState.LEFT_OUT if state == DueTimeState.MISSING else FilledState(state)

@@ -9,6 +9,7 @@ from functools import cached_property
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
+from warren.resources.backfills import MAX_AT_ONCE
 from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import (
     MAX_TICKS,
@@ -25,8 +26,6 @@ from warren.sql.backfill_status import Selection
 from warren.sql.jobs import history
 from warren.sql.models import Backfill, Job
 
-#: The most due times of a backfill that are open at once.
-MAX_AT_ONCE = 100
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 
 

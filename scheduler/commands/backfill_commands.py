@@ -12,10 +12,12 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Reason, Why
+from warren.resources.backfills import PreviewedDueTime
+from warren.resources.instant import Instant
 from warren.scheduler.actor import Right
 from warren.scheduler.backfills import refill
 from warren.scheduler.backfills.draft import BackfillRequest, Draft, draft
-from warren.scheduler.backfills.kept_schedule import SELECTED, DueTimeState, Span
+from warren.scheduler.backfills.kept_schedule import SELECTED, Span
 from warren.scheduler.backfills.refill import end
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext, claimed_id
@@ -50,20 +52,10 @@ class Made:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PreviewedTick:
-    """A due time in a preview of a backfill: its state so far, and whether it would run."""
-
-    scheduled_at: int
-    run_date: str
-    state: DueTimeState
-    runs: bool
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Preview:
     """What a backfill would do now."""
 
-    ticks: Sequence[PreviewedTick]
+    ticks: Sequence[PreviewedDueTime]
     notices: Sequence[Reason]
 
 
@@ -133,9 +125,9 @@ class BackfillCommands:
             wanted = self._draft(session, job, request, skips, self._context.now_ms())
             states, selected = wanted.states(session), SELECTED[request.selection]
             ticks = [
-                PreviewedTick(
-                    scheduled_at=tick,
-                    run_date=wanted.kept.run_date(tick).isoformat(),
+                PreviewedDueTime(
+                    scheduled_at=Instant.of(tick),
+                    run_date=wanted.kept.run_date(tick),
                     state=states[tick],
                     runs=states[tick] in selected,
                 )

@@ -101,14 +101,10 @@ def backfill_view(
         param=backfill.param,
         made_at=Instant.of(backfill.made_at),
         made_by=backfill.made_by,
-        ended_at=_instant(backfill.ended_at),
-        expected_at=_instant(_expected_at(backfill, now_ms)),
+        ended_at=Instant.if_any(backfill.ended_at),
+        expected_at=Instant.if_any(_expected_at(backfill, now_ms)),
         notices=[*notices],
     )
-
-
-def _instant(at_ms: int | None) -> Instant | None:
-    return None if at_ms is None else Instant.of(at_ms)
 
 
 def _expected_at(backfill: BackfillRow, now_ms: int) -> int | None:

@@ -186,22 +186,6 @@ class LogPart(msgspec.Struct, kw_only=True, frozen=True):
         return self.text.removesuffix("\n").split("\n") if self.text else []
 
 
-class PreviewedTick(msgspec.Struct, kw_only=True, frozen=True):
-    """A due time of a backfill that is not made: what became of it, and if it would run."""
-
-    scheduled_at: datetime
-    run_date: date
-    state: str
-    runs: bool
-
-
-class BackfillPreview(msgspec.Struct, kw_only=True, frozen=True):
-    """What a backfill would do now; `notices` say what is doubtful about it."""
-
-    due_times: list[PreviewedTick]
-    notices: list[str]
-
-
 class Planned(msgspec.Struct, kw_only=True, frozen=True):
     """The ids of planned runs."""
 

@@ -19,7 +19,6 @@ import msgspec
 from warren.client.answers import (
     ApiError,
     Applied,
-    BackfillPreview,
     Job,
     LogPart,
     Node,
@@ -35,14 +34,14 @@ from warren.resources import calendars as calendar_operations
 from warren.resources import cluster as cluster_operations
 from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
-from warren.resources.backfills import Backfill
 from warren.resources.cluster import Changed
-from warren.resources.operation import Operation
+from warren.resources.operation import KEY_HEADER, Operation
 
 P = ParamSpec("P")
 T = TypeVar("T")
-#: A variable in the path of an operation.
-_VARIABLE = re.compile("<[^>]+>")
+#: The job in the path of an operation, which is given as APP/NAME, and any variable.
+_JOB = "<app>/<name>"
+_VARIABLE = re.compile(f"{_JOB}|<[^>]+>")
 #: Items of a page at most.
 _PAGE = 200
 #: Runs of a batch at most; the API takes bodies of 1,000,000 bytes.
@@ -60,8 +59,6 @@ WAIT_SECONDS = 30
 #: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
 _APPLY_SECONDS = 300
 WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
-#: A date, or YYYY-MM-DD.
-Day: TypeAlias = date | str
 
 
 class Trigger(msgspec.Struct, kw_only=True, frozen=True):
@@ -79,27 +76,39 @@ class Trigger(msgspec.Struct, kw_only=True, frozen=True):
 def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
     """Return the call of an operation: what it gives goes into the path, the query or the body."""
     endpoint = operation.endpoint
-    *variables, rest = _VARIABLE.split(endpoint.rule)
+    variables = _VARIABLE.findall(endpoint.rule)
+    *texts, rest = _VARIABLE.split(endpoint.rule)
 
     @wraps(operation.declared)
     def exchange(*args: P.args, **kwargs: P.kwargs) -> Exchange[T]:
         given = list(operation.given(*args, **kwargs).items())
         path = "".join(
-            text + quote(str(getattr(value, "id", value)), safe="")
-            for text, (_, value) in zip(variables, given, strict=False)
+            text + _in_path(variable, value)
+            for text, variable, (_, value) in zip(texts, variables, given, strict=False)
         )
         fields = dict(given[len(variables) :])
         if operation.item is not None:
             most = fields.pop("limit", operation.default("limit"))
             items = yield from items_of(path + rest, _query(fields), most, operation.item)
             return cast(T, items)
-        body = None if endpoint.body is None else msgspec.json.encode(fields)
+        if "params" in fields:
+            fields["param"] = given_param(fields.pop("params"), fields.get("param"))
+        body = None if endpoint.body is None else _body(endpoint.body, fields)
+        headers = {name: str(uuid.uuid4()) for name in endpoint.headers if name in KEY_HEADER}
         asked = {} if endpoint.body else _query(fields)
         query = f"?{urlencode(asked)}" if asked else ""
-        response = yield Request(method=endpoint.method, path=path + rest + query, body=body)
+        response = yield Request(
+            method=endpoint.method, path=path + rest + query, body=body, headers=headers
+        )
         return cast(T, endpoint.answer and value_of(response, endpoint.answer))
 
     return exchange
+
+
+def _body(kind: type, fields: Mapping[str, Any]) -> bytes:
+    """Return a body with its fields as they are called in JSON."""
+    names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    return msgspec.json.encode({names[name]: value for name, value in fields.items()})
 
 
 def _query(fields: Mapping[str, Any]) -> dict[str, str]:
@@ -110,6 +119,14 @@ def _query(fields: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+def _in_path(variable: str, value: Any) -> str:
+    if variable == _JOB:
+        return job_path(value).removeprefix("/jobs/")
+    return quote(str(getattr(value, "id", value)), safe="")
+
+
+backfill = call_of(backfill_operations.make_backfill)
+preview_backfill = call_of(backfill_operations.preview_backfill)
 backfills = call_of(backfill_operations.list_backfills)
 get_backfill = call_of(backfill_operations.show_backfill)
 backfill_due_times = call_of(backfill_operations.list_due_times)
@@ -590,70 +607,6 @@ def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]
 def read(path: str) -> Exchange[Any]:
     """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
     return value_of((yield Request(method="GET", path=path)), object)
-
-
-def backfill(
-    job: str,
-    from_date: Day,
-    to_date: Day,
-    *,
-    dates: bool = False,
-    at_once: int = 1,
-    newest_first: bool = False,
-    only: str = "missing",
-    stop_on_failure: bool = False,
-    children: bool = True,
-    instead: bool = False,
-    param: str | None = None,
-    key: str | None = None,
-) -> Exchange[Backfill]:
-    """Run a job for the due times whose run dates are in a range; return the backfill.
-
-    Args:
-        job: APP/NAME.
-        from_date: the first run date, such as 2026-11-01.
-        to_date: the last run date.
-        dates: one run for each date instead, for jobs without a schedule.
-        at_once: how many due times may be open at the same time.
-        newest_first: begin with the last one.
-        only: `missing`, `failed` or `all`.
-        stop_on_failure: pause once a run has failed for good.
-        children: let successes trigger the job's children.
-        instead: stop the job's schedule until the backfill is over.
-        param: of all runs, instead of the job's own.
-        key: a name; the same key of the same job makes no second backfill.
-
-    """
-    body = _body(from_date, to_date, dates=dates, only=only, newest_first=newest_first)
-    body |= {
-        "at_once": at_once,
-        "stop_on_failure": stop_on_failure,
-        "children": children,
-        "instead": instead,
-        "param": param,
-        "key": key,
-    }
-    response = yield keyed(f"{job_path(job)}/backfills", body, None)
-    return value_of(response, Backfill)
-
-
-def preview_backfill(
-    job: str,
-    from_date: Day,
-    to_date: Day,
-    *,
-    dates: bool = False,
-    newest_first: bool = False,
-    only: str = "missing",
-) -> Exchange[BackfillPreview]:
-    """Return what a backfill would do now, without making it."""
-    body = _body(from_date, to_date, dates=dates, only=only, newest_first=newest_first)
-    path = f"{job_path(job)}/backfills:preview"
-    return value_of((yield json_request("POST", path, body)), BackfillPreview)
-
-
-def _body(from_date: Day, to_date: Day, **more: Any) -> dict[str, Any]:
-    return {"from": str(from_date), "to": str(to_date), **more}
 
 
 class FollowedLog:

@@ -1,28 +1,27 @@
 """`warren backfill` and `warren backfills`: run a job for a range of dates."""
 
 import time
-from typing import Any
+from typing import Any, get_args
 from zoneinfo import ZoneInfo
 
 import click
 
+from warren.client import Client
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
-from warren.errands.sending import open_sender, send
 from warren.resources import backfills as operations
-from warren.resources.backfills import Backfill
+from warren.resources.backfills import Backfill, BackfillPreview, Only
 from warren.resources.instant import to_builtins
 from warren.settings.settings import Settings
-from warren.sql.backfill_status import Selection
 from warren.terminal.output import (
     print_facts,
     print_json,
     print_line,
-    print_output,
     print_struct,
     print_table,
     shown_ago,
     shown_time,
+    warn,
 )
 
 _LARGEST_ID = 2**53 - 1
@@ -54,8 +53,8 @@ _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1
 @click.option("--newest-first", is_flag=True, help="Begin with the last date.")
 @click.option(
     "--only",
-    type=click.Choice([selection.value for selection in Selection]),
-    default=Selection.MISSING.value,
+    type=click.Choice(get_args(Only)),
+    default="missing",
     show_default=True,
     help="Due times for which nothing ran, that are failed now, or all.",
 )
@@ -70,23 +69,83 @@ _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1
 )
 @as_json
 @takes_settings("database_url", "timezone")
-def backfill(settings: Settings, *, wait: bool, **wanted: Any) -> int:
+def backfill(
+    settings: Settings,
+    *,
+    name: str,
+    no_children: bool,
+    dry_run: bool,
+    wait: bool,
+    as_json: bool,
+    **asked: Any,
+) -> int:
     """Run a job for the due times whose run dates are in a range.
 
     The schedulers plan a limited number of them at once. The job's own schedule goes on beside it.
     """
-    if not wait:
-        return send(settings, "backfill", **wanted)
-    if wanted["dry_run"]:
+    if wait and dry_run:
         raise click.UsageError("expected --wait or --dry-run, got both")
-    with open_sender(settings) as sender:
-        made = sender.send("backfill", is_awaited=True, **wanted)
-        print_output(made)
-        asked = {"backfill_id": made.facts["backfill_id"], "as_json": wanted["as_json"]}
-        while not (over := sender.send("backfills.outcome", **asked)).facts["is_over"]:
+    with connect(settings) as client:
+        job = str(client.find_job(name))
+        if dry_run:
+            preview = client.preview_backfill(job, children=not no_children, **asked)
+            _print_preview(preview, settings.zone, as_json=as_json)
+            return 0
+        made = client.backfill(job, children=not no_children, **asked)
+        for notice in made.notices:
+            warn(notice)
+        if not as_json:
+            word = "planned" if made.is_new else "exists already"
+            times = f"{made.due_times:,} due time{'' if made.due_times == 1 else 's'}"
+            seen = f"to see it: warren backfills show {made.id}"
+            print_line(f"backfill {made.id} of {times} {word}; {seen}")
+        elif not wait:
+            print_struct(made)
+        if not wait:
+            return 0
+        while not _is_over(client, made.id):
             time.sleep(POLL_SECONDS)
-    print_output(over)
-    return over.status
+        ended = client.get_backfill(made.id)
+    if as_json:
+        print_struct(ended)
+    else:
+        print_line(_outcome(ended))
+    return 0 if ended.state == "DONE" and not ended.failed and not ended.open else 1
+
+
+def _is_over(client: Client, backfill_id: int) -> bool:
+    """Whether a backfill has ended, or waits for a person: it is paused, and has no open run."""
+    going = client.backfills(going=True, limit=10_000)
+    return not any(one.id == backfill_id and (one.state == "OPEN" or one.open) for one in going)
+
+
+def _outcome(ended: Backfill) -> str:
+    counts = {"succeeded": ended.succeeded, "failed": ended.failed, "skipped": ended.skipped}
+    counts |= {"left out": ended.left_out, "to come": ended.to_come}
+    listed = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+    reason = f": {ended.reason}" if ended.reason else ""
+    return f"backfill {ended.id} {ended.state}{reason}; {listed or 'no due times'}"
+
+
+def _print_preview(preview: BackfillPreview, zone: ZoneInfo, *, as_json: bool) -> None:
+    for notice in preview.notices:
+        warn(notice)
+    ticks = preview.due_times
+    if as_json:
+        for tick in ticks:
+            print_struct(tick)
+        return
+    lines = [
+        (
+            str(tick.run_date),
+            shown_time(tick.scheduled_at, zone),
+            tick.state,
+            "yes" if tick.runs else "no",
+        )
+        for tick in ticks
+    ]
+    print_table(("run date", "due", "so far", "would run"), lines, nothing="no due times")
+    print_line(f"{sum(tick.runs for tick in ticks):,} of {len(ticks):,} due times would run")
 
 
 @click.group()

@@ -38,8 +38,6 @@ ERRANDS = {
     "runs.move": Errand(TRIGGER, "runs:move_run"),
     "runs.cancel": Errand(TRIGGER, "runs:cancel_runs"),
     "runs.clear": Errand(OPERATE, "runs:clear_runs"),
-    "backfill": Errand(TRIGGER, "backfills:make_backfill"),
-    "backfills.outcome": Errand(READ, "backfills:show_outcome"),
     "queue": Errand(READ, "limits:list_queue"),
     "alarms.list": Errand(READ, "alarms:list_alarms"),
     "alarms.test": Errand(OPERATE, "alarms:send_tests"),

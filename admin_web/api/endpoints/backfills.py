@@ -1,66 +1,29 @@
 """Backfills: runs of a job for a range of dates."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
+from warren.admin_web.api.endpoint import BASE, Call, Reply, serves
 from warren.admin_web.api.endpoints.jobs import job_id_of
-from warren.admin_web.api.paging import Day, body_day, page, place_of
+from warren.admin_web.api.paging import body_day, page, place_of
 from warren.admin_web.api.problem_answers import at_parameter
-from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
+from warren.admin_web.api.run_answers import idempotent
 from warren.admin_web.services import ApiServices
 from warren.resources import backfills as operations
-from warren.resources.backfills import Backfill, CancelledBackfill
-from warren.resources.operation import Scope
-from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
+from warren.resources.backfills import (
+    Backfill,
+    BackfillBody,
+    BackfillPreview,
+    CancelledBackfill,
+    MadeBackfill,
+)
+from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.views.backfill_view import backfill_view, filled_ticks
-from warren.scheduler.views.to_json import plain
 from warren.sql.backfill_status import Selection
 from warren.sql.listings import backfills
 from warren.sql.listings.backfills import BackfillFilter, ListedBackfill
-
-#: Skips that one backfill may be made for.
-MAX_SKIPS = 500
-
-
-class BackfillBody(msgspec.Struct, kw_only=True):
-    """A backfill to make: of the due times with run dates in a range, or of `skips`, by their ids.
-
-    `dates`: one run for each date instead. `only`: due times for which nothing ran, that are failed
-    now, or all. `key`: the same key of the same job makes no second backfill.
-    """
-
-    from_date: Day | None = msgspec.field(default=None, name="from")
-    to_date: Day | None = msgspec.field(default=None, name="to")
-    skips: Annotated[list[int], msgspec.Meta(max_length=MAX_SKIPS)] = []
-    dates: bool = False
-    at_once: Annotated[int, msgspec.Meta(ge=1, le=MAX_AT_ONCE)] = 1
-    newest_first: bool = False
-    only: Selection = Selection.MISSING
-    stop_on_failure: bool = False
-    children: bool = True
-    instead: bool = False
-    param: str | None = None
-    key: str | None = None
-
-
-class PreviewedTickAnswer(msgspec.Struct, kw_only=True):
-    """A due time of a backfill that is not made: what became of it, and if it would run."""
-
-    scheduled_at: str
-    run_date: str
-    state: str
-    runs: bool
-
-
-class PreviewAnswer(msgspec.Struct, kw_only=True):
-    """What a backfill would do now."""
-
-    due_times: list[PreviewedTickAnswer]
-    notices: list[str]
 
 
 class BackfillEndpoints:
@@ -71,17 +34,8 @@ class BackfillEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint(
-        "POST",
-        "/jobs/<app>/<name>/backfills",
-        Scope.TRIGGER,
-        Backfill,
-        status=201,
-        body=BackfillBody,
-        headers=KEY_HEADER,
-    )
+    @serves(operations.make_backfill)
     def make(self, call: Call, app: str, name: str) -> Reply:
-        """Run a job for a range of dates, a limited number at once."""
         body = call.body
         once = idempotent(sorted(msgspec.to_builtins(body).items()), call)
         job_id = job_id_of(self._services, call, app, name)
@@ -91,27 +45,16 @@ class BackfillEndpoints:
         headers = {"Location": f"{BASE}/backfills/{made.id}"}
         if not made.is_new:
             headers["Idempotent-Replayed"] = "true"
-        value = self._view(self._read(call, made.id), notices=[*map(str, made.notices)])
+        now = self._view(self._read(call, made.id), notices=[*map(str, made.notices)])
+        value = MadeBackfill(**msgspec.structs.asdict(now), is_new=made.is_new)
         return Reply(value=value, headers=headers)
 
-    @endpoint(
-        "POST",
-        "/jobs/<app>/<name>/backfills:preview",
-        Scope.TRIGGER,
-        PreviewAnswer,
-        body=BackfillBody,
-        is_heavy=True,
-    )
-    def preview(self, call: Call, app: str, name: str) -> PreviewAnswer:
-        """Show what a backfill would do now, without making it."""
+    @serves(operations.preview_backfill)
+    def preview(self, call: Call, app: str, name: str) -> BackfillPreview:
         job_id = job_id_of(self._services, call, app, name)
         commands = self._services.commands(call.actor).backfills
         preview = commands.preview(job_id, _request(call.body), skips=call.body.skips)
-        ticks = [
-            PreviewedTickAnswer(**{key: plain(key, value) for key, value in asdict(tick).items()})
-            for tick in preview.ticks
-        ]
-        return PreviewAnswer(due_times=ticks, notices=[*map(str, preview.notices)])
+        return BackfillPreview(due_times=[*preview.ticks], notices=[*map(str, preview.notices)])
 
     @serves(operations.list_backfills)
     def index(self, call: Call) -> Any:
@@ -190,7 +133,7 @@ def _request(body: BackfillBody) -> BackfillRequest:
         dates=body.dates,
         at_once=body.at_once,
         newest_first=body.newest_first,
-        selection=body.only,
+        selection=Selection(body.only),
         stop_on_failure=body.stop_on_failure,
         children=body.children,
         instead=body.instead,

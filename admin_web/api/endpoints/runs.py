@@ -12,7 +12,6 @@ from warren.admin_web.api.endpoints.jobs import job_id_of, missing_app_first
 from warren.admin_web.api.openapi import answer_type, to_answer
 from warren.admin_web.api.paging import (
     Cursor,
-    Day,
     Id,
     Instant,
     Limit,
@@ -25,7 +24,6 @@ from warren.admin_web.api.paging import (
 )
 from warren.admin_web.api.problem_answers import at_parameter, at_pointer
 from warren.admin_web.api.run_answers import (
-    KEY_HEADER,
     WAIT_HEADER,
     HeldRuns,
     LogAnswer,
@@ -45,7 +43,16 @@ from warren.admin_web.api.run_answers import (
 )
 from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import DEFAULT_LIMIT, JSON, TEXT, Scope, Word, page_type
+from warren.resources.operation import (
+    DEFAULT_LIMIT,
+    JSON,
+    KEY_HEADER,
+    TEXT,
+    Day,
+    Scope,
+    Word,
+    page_type,
+)
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
 from warren.scheduler.commands.run_commands import KillOutcome

@@ -10,9 +10,9 @@ import msgspec
 
 from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.problem_answers import Refusal
-from warren.admin_web.api.run_answers import KEY_HEADER, idempotent
+from warren.admin_web.api.run_answers import idempotent
 from warren.admin_web.services import ApiServices, CommandLine
-from warren.resources.operation import Scope
+from warren.resources.operation import KEY_HEADER, Scope
 from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 #: Bytes of a body at most: job files and values, and what JSON adds to them.

@@ -113,6 +113,27 @@ def test_a_trigger_that_is_sent_again_runs_once(
     assert count(rows) == 1
 
 
+def test_a_backfill_is_previewed_and_made_once_with_the_same_arguments(
+    client: Client, path: Unreliable
+) -> None:
+    asked: dict[str, Any] = {"from_date": date(2020, 1, 1), "to_date": "2020-01-03"}
+    asked |= {"dates": True, "at_once": 2, "newest_first": True, "params": {"a": 1}, "key": "k"}
+
+    preview = client.preview_backfill("reports/nightly", **asked)
+    path.spoiled = [(0, "")]
+    made = client.backfill("reports/nightly", **asked)
+    with pytest.raises(ValueError, match="expected params or param"):
+        client.backfill("reports/nightly", **asked, param="x")
+    with pytest.raises(TypeError, match="newest"):
+        client.backfill("reports/nightly", **asked, newest=True)  # type: ignore[call-arg]
+
+    assert [tick.run_date.day for tick in preview.due_times] == [3, 2, 1]
+    assert (made.at_once, made.newest_first, made.param) == (2, True, '{"a":1}')
+    assert [one.id for one in client.backfills(job="reports/nightly", going=True)] == [made.id]
+    assert [due.run_date.day for due in client.backfill_due_times(made)] == [3, 2, 1]
+    assert client.cancel_backfill(made, kill=True).killed == 0
+
+
 def test_job_files_are_applied_together_and_later_ones_win(
     client: Client, url: str, token: str, tmp_path: Path
 ) -> None:

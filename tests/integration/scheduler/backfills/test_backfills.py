@@ -11,8 +11,9 @@ from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, OpenNode, on_memory
 from tests.support.sql_rows import put
 from warren.broker.messages.values import Block
+from warren.resources.backfills import MAX_AT_ONCE
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.backfills.draft import MAX_AT_ONCE, BackfillRequest
+from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs.spec import JobSpec

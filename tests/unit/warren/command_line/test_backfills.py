@@ -1,6 +1,7 @@
 """`warren backfill` and `warren backfills`: made, previewed, listed, shown, stopped and refused."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -54,6 +55,9 @@ def test_a_backfill_is_made_listed_shown_and_cancelled(
 
     assert warren("backfills", "pause", made["id"]).exit_code == 0
     [shown] = lines(warren("backfills", "show", made["id"], "--json"))
+    assert shown["ticks"][0]["scheduled_at"] == "2026-03-01T02:00:00.000+00:00"
+    assert shown["made_at"] == listed["made_at"] == made["made_at"]
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:]{8}\.\d{3}\+00:00", made["made_at"])
     assert shown["state"] == "PAUSED"
     assert [tick["run_date"] for tick in shown["ticks"]][::6] == ["2026-03-01", "2026-03-07"]
     assert {tick["state"] for tick in shown["ticks"]} == {"TO_COME"}
