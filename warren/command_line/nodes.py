@@ -6,7 +6,6 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.client import Client
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
 from warren.resources.cluster import Blocker, Cluster, Executor, Handler, Pause, Scheduler
@@ -71,8 +70,9 @@ def show_executor(settings: Settings, address: str, as_json: bool) -> None:
 
     Use APP/ADDRESS if executors of two apps share the address.
     """
+    app, bare = _parts(address)
     with connect(settings) as client:
-        executor = _executor(client, address)
+        executor = client.executor(bare, app=app)
     if as_json:
         print_struct(executor)
         return
@@ -102,14 +102,16 @@ def drain_executor(settings: Settings, address: str) -> None:
     Waiting runs go elsewhere. Use APP/ADDRESS if executors of two apps share the address.
     """
     with connect(settings) as client:
-        executor = _executor(client, address)
-        is_new = client.drain_executor(executor.app, executor.address).changed
+        app, bare = _parts(address)
+        # With APP/ADDRESS, a token that may not read is enough.
+        is_new = client.drain_executor(app or client.executor(bare).app, bare).changed
     print_line(f"{address} is draining" if is_new else f"{address} is already draining")
 
 
-def _executor(client: Client, name: str) -> Executor:
+def _parts(name: str) -> tuple[str | None, str]:
+    """Return the app and the address in ADDRESS or APP/ADDRESS."""
     app, _, address = name.rpartition("/")
-    return client.executor(address, app=app or None)
+    return app or None, address
 
 
 def executor_line(executor: Executor, now_ms: int) -> tuple[str, ...]:

@@ -264,6 +264,14 @@ def test_other_apps_do_not_exist_for_a_token(desk: Desk) -> None:
     assert line.endswith("the token has no scope admin")
 
 
+def test_a_token_that_may_not_read_drains_an_executor_of_a_named_app(desk: Desk) -> None:
+    token = make_token(desk.by_api.database, desk.clock, scopes=[Scope.OPERATE])
+
+    done = desk.there("executors drain reports/executor", WARREN_API_TOKEN=token)
+
+    assert done.out == "reports/executor is draining\n", done
+
+
 def test_secrets_are_shown_to_those_who_may_change_them(desk: Desk) -> None:
     url = "https://hooks.example.com/T0ken"
     desk.by_api.database.write(
@@ -295,6 +303,7 @@ def test_the_base_installation_is_enough(desk: Desk) -> None:
         "jobs check jobs.yaml --set PARAM=1",
         "jobs apply --from declared.py --app reports",
         "runs list",
+        "executors list",
         "pause",
     ):
         done = subprocess.run(
