@@ -92,6 +92,12 @@ class BackfillDueTime(msgspec.Struct, kw_only=True, frozen=True):
     run_id: int | None
 
 
+class ShownBackfill(Backfill, kw_only=True, frozen=True):
+    """A backfill with its due times, `ticks`; null unless they were asked for."""
+
+    ticks: list[BackfillDueTime] | None = None
+
+
 class PreviewedDueTime(msgspec.Struct, kw_only=True, frozen=True):
     """A due time of a backfill that is not made: what became of it, and if it would run."""
 
@@ -141,6 +147,12 @@ class BackfillsQuery(PageQuery, kw_only=True):
 
     job: Word | None = None
     going: bool = False
+
+
+class BackfillQuery(msgspec.Struct, kw_only=True):
+    """Whether to answer the due times, too."""
+
+    ticks: bool = False
 
 
 class CancelBody(msgspec.Struct, kw_only=True):
@@ -203,8 +215,8 @@ def list_backfills(
     """List backfills, newest first. They count how runs ended at first, before re-runs."""
 
 
-@operation("GET", _PATH, Scope.READ)
-def show_backfill(backfill: BackfillId) -> Backfill:
+@operation("GET", _PATH, Scope.READ, query=BackfillQuery)
+def show_backfill(backfill: BackfillId, *, ticks: bool = False) -> ShownBackfill:
     """Show a backfill."""
 
 

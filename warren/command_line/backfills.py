@@ -11,11 +11,9 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
 from warren.resources import backfills as operations
 from warren.resources.backfills import Backfill, BackfillPreview, Only
-from warren.resources.instant import to_builtins
 from warren.settings.settings import Settings
 from warren.terminal.output import (
     print_facts,
-    print_json,
     print_line,
     print_struct,
     print_table,
@@ -203,15 +201,14 @@ def list_backfills(
 def show(settings: Settings, backfill_id: int, as_json: bool) -> None:
     """Show a backfill, and what became of each of its due times."""
     with connect(settings) as client:
-        shown = client.get_backfill(backfill_id)
-        due_times = client.backfill_due_times(backfill_id)
+        shown = client.get_backfill(backfill_id, ticks=True)
     if as_json:
-        print_json(to_builtins(shown) | {"ticks": [*map(to_builtins, due_times)]})
+        print_struct(shown)
         return
     print_facts(_facts(shown, settings.zone))
     lines = [
         (str(due.run_date), shown_time(due.scheduled_at, settings.zone), due.state, _id(due.run_id))
-        for due in due_times
+        for due in shown.ticks or ()
     ]
     print_table(("run date", "due", "state", "run"), lines, nothing="no due times")
 

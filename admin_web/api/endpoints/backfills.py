@@ -15,9 +15,11 @@ from warren.resources import backfills as operations
 from warren.resources.backfills import (
     Backfill,
     BackfillBody,
+    BackfillDueTime,
     BackfillPreview,
     CancelledBackfill,
     MadeBackfill,
+    ShownBackfill,
 )
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.views.backfill_view import backfill_view, filled_ticks
@@ -72,10 +74,11 @@ class BackfillEndpoints:
         return page(kind, query, rows, self._view, lambda row: row.backfill.id)
 
     @serves(operations.show_backfill)
-    def show(self, call: Call, backfill_id: int) -> Backfill:
-        listed = self._read(call, backfill_id)
-        ticks = self._services.database.read(lambda session: filled_ticks(session, listed.backfill))
-        return backfill_view(listed, now_ms=self._services.now_ms(), ticks=ticks)
+    def show(self, call: Call, backfill_id: int) -> ShownBackfill:
+        shown, ticks = self._shown(call, backfill_id)
+        return ShownBackfill(
+            **msgspec.structs.asdict(shown), ticks=ticks if call.query.ticks else None
+        )
 
     @serves(operations.list_due_times)
     def due_times(self, call: Call, backfill_id: int) -> Any:
@@ -92,19 +95,24 @@ class BackfillEndpoints:
     @serves(operations.pause_backfill)
     def pause(self, call: Call, backfill_id: int) -> Backfill:
         self._services.commands(call.actor).backfills.pause(backfill_id)
-        return self.show(call, backfill_id)
+        return self._shown(call, backfill_id)[0]
 
     @serves(operations.resume_backfill)
     def resume(self, call: Call, backfill_id: int) -> Backfill:
         self._services.commands(call.actor).backfills.resume(backfill_id)
-        return self.show(call, backfill_id)
+        return self._shown(call, backfill_id)[0]
 
     @serves(operations.cancel_backfill)
     def cancel(self, call: Call, backfill_id: int) -> CancelledBackfill:
         kill = call.body.kill
         killed = self._services.commands(call.actor).backfills.cancel(backfill_id, kill=kill)
-        now = self.show(call, backfill_id)
+        now, _ = self._shown(call, backfill_id)
         return CancelledBackfill(**msgspec.structs.asdict(now), killed=killed)
+
+    def _shown(self, call: Call, backfill_id: int) -> tuple[Backfill, list[BackfillDueTime]]:
+        listed = self._read(call, backfill_id)
+        ticks = self._services.database.read(lambda session: filled_ticks(session, listed.backfill))
+        return backfill_view(listed, now_ms=self._services.now_ms(), ticks=ticks), ticks
 
     def _read(self, call: Call, backfill_id: int) -> ListedBackfill:
         actor = call.actor

@@ -130,7 +130,10 @@ def test_a_backfill_is_previewed_and_made_once_with_the_same_arguments(
     assert [tick.run_date.day for tick in preview.due_times] == [3, 2, 1]
     assert (made.at_once, made.newest_first, made.param) == (2, True, '{"a":1}')
     assert [one.id for one in client.backfills(job="reports/nightly", going=True)] == [made.id]
-    assert [due.run_date.day for due in client.backfill_due_times(made)] == [3, 2, 1]
+    due_times = client.backfill_due_times(made)
+    assert [due.run_date.day for due in due_times] == [3, 2, 1]
+    assert client.get_backfill(made, ticks=True).ticks == due_times
+    assert client.get_backfill(made.id).ticks is None
     assert client.cancel_backfill(made, kill=True).killed == 0
 
 
