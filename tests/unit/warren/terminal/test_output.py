@@ -2,11 +2,15 @@
 
 import json
 import unicodedata
+from datetime import date
 from zoneinfo import ZoneInfo
 
 import click
+import msgspec
 import pytest
 
+from warren.resources.backfills import BackfillDueTime
+from warren.resources.instant import Instant, encode
 from warren.sql.instants import iso
 from warren.terminal.output import (
     Document,
@@ -22,6 +26,7 @@ from warren.terminal.output import (
     print_facts,
     print_json,
     print_output,
+    print_struct,
     print_table,
     print_text,
     read_instant,
@@ -130,6 +135,26 @@ def test_output_of_a_pipe_has_neither_width_nor_colour(capsys: pytest.CaptureFix
 
     assert "x" * 500 in capsys.readouterr().out
     assert Screen.current() == PLAIN
+
+
+def test_times_that_an_api_answered_are_printed_as_it_wrote_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    due = BackfillDueTime(
+        number=1,
+        scheduled_at=Instant.of(1_772_416_800_000),
+        run_date=date(2026, 3, 2),
+        state="OPEN",
+        run_id=None,
+    )
+    answered = msgspec.json.decode(encode(due), type=BackfillDueTime)
+
+    print_struct(due)
+    print_struct(answered)
+
+    made, read = map(json.loads, capsys.readouterr().out.splitlines())
+    assert made == read == json.loads(encode(due))
+    assert made["scheduled_at"] == "2026-03-02T02:00:00.000+00:00"
 
 
 def test_nothing_is_said_beside_the_output(capsys: pytest.CaptureFixture[str]) -> None:
