@@ -20,6 +20,7 @@ import time
 from importlib import import_module
 from multiprocessing import process as multiprocessing_process
 from pathlib import Path
+from pkgutil import iter_modules
 
 #: Modules that commands import only when they need them.
 _IMPORTED_LATER = (
@@ -33,7 +34,7 @@ _IMPORTED_LATER = (
     "warren.error_output",
     "warren.errands.by_api",
     "warren.errands.on_database",
-    *(f"warren.errands.doing.{name}" for name in ("alarms", "job_files", "jobs", "nodes", "runs")),
+    "warren.client.in_process",
 )
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -42,8 +43,10 @@ _LIBC = ctypes.CDLL(None)
 def serve(requests: socket.socket, commands: list[str]) -> None:
     """Fork for each request until the other end is closed; a command returns with its end."""
     from warren.cli import COMMANDS  # noqa: PLC0415 - the tests import this module without it
+    from warren.errands import doing  # noqa: PLC0415 - as above
 
-    for module in (*_IMPORTED_LATER, *(COMMANDS[command][0] for command in commands)):
+    errands = (f"{doing.__name__}.{each.name}" for each in iter_modules(doing.__path__))
+    for module in (*_IMPORTED_LATER, *errands, *(COMMANDS[command][0] for command in commands)):
         import_module(module)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are reaped automatically
