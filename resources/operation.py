@@ -22,6 +22,8 @@ JSON, MERGE_PATCH, YAML, TEXT = (
     "application/yaml",
     "text/plain",
 )
+#: The header in which each answer says what the database's clock shows, in epoch milliseconds.
+CLOCK_HEADER = "Warren-Clock"
 #: The most bytes of a body; a job file may have more.
 BODY_BYTES = 1_000_000
 #: Items of a page by default and at most.

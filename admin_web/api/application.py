@@ -18,7 +18,7 @@ from warren.admin_web.api.run_answers import ApiRequest, HeldRequest, LongPollin
 from warren.admin_web.services import ApiServices, Errands, JobFiles
 from warren.admin_web.url_routes import IdConverter
 from warren.resources.instant import encode
-from warren.resources.operation import JSON, MERGE_PATCH
+from warren.resources.operation import CLOCK_HEADER, JSON, MERGE_PATCH
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.sql.engine import Database
@@ -56,7 +56,7 @@ def create_api(services: ApiServices, caller: Actor | None = None) -> Flask:
         poll_seconds=limits.poll_seconds,
     )
     heavy = ConcurrencyLimits(limits.heavy, limits.heavy_of_user)
-    server = _Server(Authentication(services, caller), heavy, polling)
+    server = _Server(Authentication(services, caller), heavy, polling, services.now_ms)
     for view in views:
         app.add_url_rule(
             BASE + view.endpoint.rule,
@@ -126,33 +126,41 @@ class _Server:
     """Admits a request, reads it, calls its view, and writes the answer."""
 
     def __init__(
-        self, admission: Authentication, heavy: ConcurrencyLimits, polling: LongPolling
+        self,
+        admission: Authentication,
+        heavy: ConcurrencyLimits,
+        polling: LongPolling,
+        now_ms: Callable[[], int],
     ) -> None:
         self._admission = admission
         self._heavy = heavy
         self._polling = polling
+        self._now_ms = now_ms
 
     def view_function(self, view: Mounted) -> Callable[..., Response]:
         """Return the function that Flask calls for a view."""
 
         def serve(**names: Any) -> Response:
-            held = cast(ApiRequest, request).held
-            if held is not None:
-                return self._resumed(held, view)
-            call = self._admission.admit(view.endpoint)
-            if call is None:
-                return _written(view.view(None, **names), view)
-            _read(call, view)
-            if not view.endpoint.is_heavy:
-                return self._held_or_written(call, view.view(call, **names), view)
-            with self._heavy.taken(call.user_id) as is_taken:
-                if not is_taken:
-                    raise too_many_requests(
-                        "too many slow requests are running; try again later", 1
-                    )
-                return _written(view.view(call, **names), view)
+            answer = self._served(view, names)
+            answer.headers[CLOCK_HEADER] = str(self._now_ms())
+            return answer
 
         return serve
+
+    def _served(self, view: Mounted, names: dict[str, Any]) -> Response:
+        held = cast(ApiRequest, request).held
+        if held is not None:
+            return self._resumed(held, view)
+        call = self._admission.admit(view.endpoint)
+        if call is None:
+            return _written(view.view(None, **names), view)
+        _read(call, view)
+        if not view.endpoint.is_heavy:
+            return self._held_or_written(call, view.view(call, **names), view)
+        with self._heavy.taken(call.user_id) as is_taken:
+            if not is_taken:
+                raise too_many_requests("too many slow requests are running; try again later", 1)
+            return _written(view.view(call, **names), view)
 
     def _held_or_written(self, call: Call, result: Any, view: Mounted) -> Response:
         if not isinstance(result, Wait):

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from warren.client import calls
 from warren.client.exchange import Exchange, Lost, Pause, Request, Response, Transport, repeated
+from warren.resources.operation import CLOCK_HEADER
 
 _PATH = "/api/v1"
 #: The most connections at a time.
@@ -383,6 +384,8 @@ class Client(_Configured):
         super().__init__(url, token, timeout=timeout, retry_for=retry_for)
         self._transport: Transport = Connections(self._address, timeout)
         self._pause = pause
+        #: How far the database's clock is ahead of this machine's; None = not known yet.
+        self._ahead_ms: int | None = None
 
     trigger = _Call(calls.trigger)
     trigger_all = _Call(calls.trigger_all)
@@ -457,6 +460,18 @@ class Client(_Configured):
                 came = None
             else:
                 came = self._transport.send(step)
+                self._note_clock(came)
+
+    def now_ms(self) -> int:
+        """Return what the database's clock shows, in epoch milliseconds; asks only at first."""
+        if self._ahead_ms is None:
+            self.read("/")
+        return _local_ms() + (self._ahead_ms or 0)
+
+    def _note_clock(self, came: Response | Lost) -> None:
+        clock = came.headers.get(CLOCK_HEADER.lower(), "") if isinstance(came, Response) else ""
+        if clock.isdecimal():  # older APIs do not say it
+            self._ahead_ms = int(clock) - _local_ms()
 
     def close(self) -> None:
         """Close the connections that are kept."""
@@ -469,6 +484,10 @@ class Client(_Configured):
     def __exit__(self, *_: object) -> None:
         """Close the connections."""
         self.close()
+
+
+def _local_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 class AsyncClient(_Configured):

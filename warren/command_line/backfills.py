@@ -172,6 +172,7 @@ def list_backfills(
     with connect(settings) as client:
         its_job = None if job is None else str(client.find_job(job))
         found = client.backfills(job=its_job, going=going, limit=limit)
+        now_ms = client.now_ms()
     if as_json:
         for one in found:
             print_struct(one)
@@ -186,7 +187,7 @@ def list_backfills(
             f"{one.done:,} of {one.due_times:,}",
             str(one.failed or ""),
             str(one.open or ""),
-            shown_ago(one.made_at),
+            shown_ago(one.made_at, now_ms),
             one.made_by,
         )
         for one in found
@@ -201,11 +202,11 @@ def list_backfills(
 def show(settings: Settings, backfill_id: int, as_json: bool) -> None:
     """Show a backfill, and what became of each of its due times."""
     with connect(settings) as client:
-        shown = client.get_backfill(backfill_id, ticks=True)
+        shown, now_ms = client.get_backfill(backfill_id, ticks=True), client.now_ms()
     if as_json:
         print_struct(shown)
         return
-    print_facts(_facts(shown, settings.zone))
+    print_facts(_facts(shown, settings.zone, now_ms))
     lines = [
         (str(due.run_date), shown_time(due.scheduled_at, settings.zone), due.state, _id(due.run_id))
         for due in shown.ticks or ()
@@ -217,7 +218,7 @@ def _id(run_id: int | None) -> str:
     return str(run_id or "")
 
 
-def _facts(shown: Backfill, zone: ZoneInfo) -> dict[str, str]:
+def _facts(shown: Backfill, zone: ZoneInfo, now_ms: int) -> dict[str, str]:
     counts = {
         "succeeded": shown.succeeded,
         "failed": shown.failed,
@@ -246,7 +247,10 @@ def _facts(shown: Backfill, zone: ZoneInfo) -> dict[str, str]:
         "param": shown.param or "",
         "key": shown.key or "",
         "made by": shown.made_by,
-        **{n: f"{shown_time(t, zone)}  ({shown_ago(t)})" if t else "" for n, t in times.items()},
+        **{
+            name: f"{shown_time(at, zone)}  ({shown_ago(at, now_ms)})" if at else ""
+            for name, at in times.items()
+        },
     }
 
 

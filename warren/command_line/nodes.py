@@ -21,7 +21,6 @@ from warren.terminal.output import (
     read_span,
     shown_ago,
     shown_time,
-    this_moment,
 )
 
 #: The words for states; JSON has the states themselves.
@@ -47,11 +46,11 @@ def list_executors(settings: Settings, as_json: bool) -> None:
     """List the registered executors with their state and load."""
     with connect(settings) as client:
         found, cluster = client.executors(handler_facts=as_json), client.cluster()
+        now_ms = client.now_ms()
     if as_json:
         for executor in found:
             print_struct(executor)
         return
-    now_ms = this_moment()
     lines = [executor_line(executor, now_ms) for executor in found]
     print_table(EXECUTOR_HEADERS, lines, nothing="no executor has registered")
     for words in _blocker_lines(found, cluster):
@@ -72,11 +71,11 @@ def show_executor(settings: Settings, address: str, as_json: bool) -> None:
     """
     app, bare = _parts(address)
     with connect(settings) as client:
-        executor = client.executor(bare, app=app)
+        executor, now_ms = client.executor(bare, app=app), client.now_ms()
     if as_json:
         print_struct(executor)
         return
-    line = dict(zip(EXECUTOR_HEADERS, executor_line(executor, this_moment()), strict=True))
+    line = dict(zip(EXECUTOR_HEADERS, executor_line(executor, now_ms), strict=True))
     print_facts(
         line
         | {
@@ -169,13 +168,12 @@ def schedulers() -> None:
 def list_schedulers(settings: Settings, as_json: bool) -> None:
     """List the registered schedulers with their state, and what is paused, by whom and why."""
     with connect(settings) as client:
-        nodes, cluster = client.schedulers(), client.cluster()
+        nodes, cluster, now_ms = client.schedulers(), client.cluster(), client.now_ms()
     if as_json:
         paused = {k: v for k, v in to_builtins(cluster).items() if k.startswith("paused_")}
         for node in nodes:
             print_json(to_builtins(node) | paused)
         return
-    now_ms = this_moment()
     lines = [scheduler_line(node, now_ms) for node in nodes]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
     for pause in cluster.pauses:
@@ -241,9 +239,10 @@ def pause(
     end: dict[str, Any] = {"until": None} if endless else {}
     if until is not None:
         end["until"] = iso(Instant.of(read_moment(until, "--until", zone=settings.zone)))
-    elif span is not None:
-        end["until"] = iso(Instant.of(this_moment() + read_span(span)))
+    length_ms = None if span is None else read_span(span)
     with connect(settings) as client:
+        if length_ms is not None:
+            end["until"] = iso(Instant.of(client.now_ms() + length_ms))
         if app is None:
             paused = client.pause_cluster(reason=reason, **end)
         else:

@@ -3,7 +3,6 @@
 import json
 import shutil
 import sys
-import time
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -363,14 +362,9 @@ def shown_time(at: datetime | None, zone: ZoneInfo) -> str:
     return local(_milliseconds(at), zone)
 
 
-def shown_ago(at: datetime | None, now_ms: int | None = None) -> str:
-    """Return a point in time as `relative` does; by default relative to this machine's clock."""
-    return relative(_milliseconds(at), this_moment() if now_ms is None else now_ms)
-
-
-def this_moment() -> int:
-    """Return this machine's clock in epoch milliseconds."""
-    return time.time_ns() // 1_000_000
+def shown_ago(at: datetime | None, now_ms: int) -> str:
+    """Return a point in time as `relative` does."""
+    return relative(_milliseconds(at), now_ms)
 
 
 def _milliseconds(at: datetime | None) -> int:

@@ -682,10 +682,14 @@ def test_a_client_from_the_environment_names_what_is_missing(
     assert Client.from_env().read("/whoami")["owner"] == "admin"
 
 
+def test_the_clock_is_that_of_the_api_whatever_this_machines_says(client: Client) -> None:
+    assert client.now_ms() == pytest.approx(Clock().now, abs=60_000)
+
+
 class TestAsync:
     def test_it_has_the_same_calls(self) -> None:
         for name, call in vars(Client).items():
-            if not name.startswith("_") and name != "complete":
+            if not name.startswith("_") and name not in {"complete", "now_ms"}:
                 assert inspect.getdoc(vars(AsyncClient)[name]), name
                 if not inspect.isfunction(call):
                     assert vars(AsyncClient)[name]._exchange is call._exchange
