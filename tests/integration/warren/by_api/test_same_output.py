@@ -73,7 +73,7 @@ COMMANDS = [
     "jobs trigger new --in 90m",
     "jobs trigger new --param 1 --json",
     "jobs trigger new --at 2020-01-01",
-    "jobs trigger new --run-date 2026-11-30",
+    "jobs trigger new --run-date 2026-01-30",
     "jobs trigger new --run-date yesterday",
     "jobs trigger new --address nowhere",
     "jobs trigger nothing",
@@ -103,11 +103,11 @@ COMMANDS = [
     "runs list --since 5d --app reports --job job",
     "runs list --since soon",
     "runs list --job nothing",
-    "runs list --run-date 2026-11-30",
-    "runs list --run-date 2026-11-30 --tick {run_id}",
-    "runs list --run-date 2026-11-29 --json",
-    "runs list --run-date 20261130",
-    "runs list --skips --run-date 2026-11-30",
+    "runs list --run-date 2026-01-30",
+    "runs list --run-date 2026-01-30 --tick {run_id}",
+    "runs list --run-date 2026-01-29 --json",
+    "runs list --run-date 20260130",
+    "runs list --skips --run-date 2026-01-30",
     "runs list --skips",
     "runs list --skips --job job --json",
     "runs list --unresolved",
@@ -208,13 +208,13 @@ def test_a_declared_text_stands_for_itself(desk: Desk) -> None:
 def test_a_run_of_a_date_is_triggered_and_listed_by_it(desk: Desk) -> None:
     for way in (desk.here, desk.there):
         way("jobs apply jobs.yaml --values values.yaml")
-        way("jobs trigger new --run-date 2026-11-30")
-        way("jobs trigger new --run-date 2026-11-29")
+        way("jobs trigger new --run-date 2026-01-30")
+        way("jobs trigger new --run-date 2026-01-29")
 
-        listed = way("runs list --run-date 2026-11-30 --json").out.splitlines()
+        listed = way("runs list --run-date 2026-01-30 --json").out.splitlines()
 
-        assert [json.loads(line)["run_date"] for line in listed] == ["2026-11-30"]
-        assert "run date        2026-11-30" in way("runs show 4").out
+        assert [json.loads(line)["run_date"] for line in listed] == ["2026-01-30"]
+        assert "run date        2026-01-30" in way("runs show 4").out
 
 
 def test_a_run_is_waited_for_and_its_end_is_told(desk: Desk) -> None:
