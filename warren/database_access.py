@@ -1,6 +1,6 @@
-"""Opens the database for short commands."""
+"""Opens the database for short commands, and reads from it what several parts ask."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from warren.errors import CommandError
@@ -11,6 +11,8 @@ from warren.sql.clock import database_now_ms
 from warren.sql.dialects.dialect import is_schema_fault
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
+from warren.sql.models import Registration
+from warren.sql.registry import presence
 from warren.sql.schema import version
 
 
@@ -41,3 +43,17 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
 def now_ms(database: Database) -> int:
     """Return the database's clock in epoch milliseconds."""
     return database.read(database_now_ms)
+
+
+def registrations(
+    database: Database, kind: str, app: str | None = None
+) -> tuple[Sequence[Registration], int]:
+    """Return the registrations of a kind, and the database's clock in epoch milliseconds.
+
+    Of kind ADMIN these are the schedulers, unless another `app` is given.
+    """
+    if kind == presence.ADMIN and app is None:
+        app = presence.SCHEDULER
+    return database.read(
+        lambda session: (presence.listing(session, kind, app), database_now_ms(session))
+    )

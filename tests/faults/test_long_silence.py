@@ -18,12 +18,12 @@ from tests.support.deployment import GRACE_SECONDS, Deployment
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
+from warren.database_access import registrations
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.models import Run
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
-from warren.terminal.node_lines import registrations
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20

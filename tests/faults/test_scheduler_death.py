@@ -11,10 +11,10 @@ from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify, stop
+from warren.database_access import registrations
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
-from warren.terminal.node_lines import registrations
 
 EVERY_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
 

@@ -4,7 +4,7 @@ import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
-from warren.database_access import open_database
+from warren.database_access import open_database, registrations
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
@@ -15,7 +15,6 @@ from warren.sql.engine import Database
 from warren.sql.registry import cluster, presence
 from warren.sql.registry.presence import ProcessState, is_of_host, state
 from warren.sql.schema import version
-from warren.terminal.node_lines import registrations
 
 _ANSWER_SECONDS = 10.0
 

@@ -26,6 +26,7 @@ from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
+from warren.database_access import registrations
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
@@ -42,7 +43,6 @@ from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS
 from warren.sql.listings import recent, run_messages
 from warren.sql.registry import presence
-from warren.terminal.node_lines import registrations
 from warren.terminal.output import Screen, coloured, visible
 from warren.terminal.run_lines import job_name
 from warren.wiring.console import CONSOLE_POOL, console_url, make_console

@@ -21,6 +21,7 @@ import structlog
 from warren.broker.memory import MemoryBroker
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.client import Client, Run, RunFailed
+from warren.database_access import registrations
 from warren.errors import CommandError
 from warren.executor.core.agent import Executor
 from warren.jobfile.apply import DEFAULT_APP
@@ -39,7 +40,6 @@ from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.registry import apps, presence
 from warren.sql.schema.fresh import make_schema
-from warren.terminal.node_lines import registrations
 from warren.wiring.executor import make_executor, make_run_logs, make_slots
 from warren.wiring.processes import Signals
 from warren.wiring.scheduler import make_scheduler

@@ -8,6 +8,7 @@ from zoneinfo import ZoneInfo
 from sqlalchemy.orm import Session
 
 from warren.broker.messages.values import result_value
+from warren.database_access import registrations
 from warren.errands.desk import Desk, TimeIsOver
 from warren.errors import CommandError
 from warren.scheduler.commands.bulk.reruns import RerunOptions
@@ -23,16 +24,18 @@ from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import node_json
 from warren.scheduler.views.limit_view import in_words, waits_for
+from warren.scheduler.views.process_view import node_view
 from warren.scheduler.views.to_json import run_json
+from warren.sql.engine import Database
 from warren.sql.instants import at, epoch_ms, iso
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent
 from warren.sql.listings.run_search import AHEAD_MS
+from warren.sql.registry import presence
 from warren.sql.run_status import FINE
 from warren.sql.runs import calls, day_reports
 from warren.sql.runs.day_reports import Counts
 from warren.sql.runs.ticks import tick_of
-from warren.terminal.node_lines import is_scheduler_alive
 from warren.terminal.output import local, read_instant, read_moment
 from warren.terminal.run_lines import (
     HEADERS,
@@ -214,8 +217,13 @@ def trigger_job(
         desk.warn(str(made.unchecked))
     if not is_awaited:
         _show_planned(desk, run_id, as_json=as_json, word="queued" if when == NOW else "planned")
-    elif not is_scheduler_alive(desk.database):
+    elif not _is_scheduler_alive(desk.database):
         desk.warn(f"run {run_id} is queued, but no scheduler is online to dispatch it")
+
+
+def _is_scheduler_alive(database: Database) -> bool:
+    rows, now_ms = registrations(database, presence.ADMIN)
+    return any(node_view(row, now_ms).is_online for row in rows)
 
 
 def show_outcome(desk: Desk, *, run_id: int, as_json: bool = False) -> None:
