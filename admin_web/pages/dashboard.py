@@ -31,8 +31,9 @@ from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Cale
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
+from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.listings import dashboard, next_ticks
-from warren.sql.listings.next_ticks import DueJob, NextTicks
+from warren.sql.listings.next_ticks import NextTicks
 from warren.sql.listings.run_messages import RunLine
 from warren.sql.registry import presence
 from warren.sql.runs import day_reports
@@ -202,7 +203,11 @@ ONE_BY_ONE = 12
 
 
 def per_minute(
-    jobs: Iterable[DueJob], timezone: str, *, from_ms: int, calendars: Calendars = NO_CALENDARS
+    jobs: Iterable[ScheduledJob],
+    timezone: str,
+    *,
+    from_ms: int,
+    calendars: Calendars = NO_CALENDARS,
 ) -> Counter[int]:
     """Return how many ticks the jobs have in each minute of the hour from `from_ms` on.
 

@@ -33,8 +33,9 @@ from warren.scheduler.audit.tally import COUNTS, JobTally
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import ledger
-from warren.sql.listings.ledger import LedgerFilter, LedgerJob, SkippedFor
+from warren.sql.listings.ledger import LedgerFilter, SkippedFor
 from warren.sql.registry.apps import ids_by_name
 
 #: How much time one transaction covers: at first, and at most. A day of a job that is due each
@@ -262,7 +263,7 @@ class LedgerPages:
         return int(midnight.timestamp() * 1000)
 
 
-def _line(row: tuple[LedgerJob, CachedTally | None]) -> dict[str, Any]:
+def _line(row: tuple[NamedJob, CachedTally | None]) -> dict[str, Any]:
     """Return a job as a row of a file; its counts are None until they are computed."""
     job, answer = row
     tally = answer.tally if answer else None

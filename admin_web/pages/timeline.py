@@ -35,9 +35,10 @@ from warren.scheduler.schedules.reading import read_schedule
 from warren.sql.instants import DAY_MS, HOUR_MS, moment
 from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS
+from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_spans, next_ticks
-from warren.sql.listings.job_spans import TROUBLE, Sample, SpanJob, SpanRun
+from warren.sql.listings.job_spans import TROUBLE, Sample, SpanRun
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
 
@@ -449,7 +450,7 @@ class TimelineReader:
     def _of_job(
         self,
         job_id: int,
-        job: SpanJob | None,
+        job: ScheduledJob | None,
         sample: Sample,
         skipped: Sequence[SkipLine],
     ) -> Row:
@@ -476,7 +477,7 @@ class TimelineReader:
     def _of_apps(
         self,
         app_ids: Sequence[int],
-        jobs: Mapping[int, SpanJob],
+        jobs: Mapping[int, ScheduledJob],
         seen: Sample,
         skipped: Iterable[SkipLine],
     ) -> list[Row]:
@@ -515,7 +516,7 @@ class TimelineReader:
         app_id: int,
         name: str,
         sample: Sample,
-        jobs: Mapping[int, SpanJob],
+        jobs: Mapping[int, ScheduledJob],
         skipped: Sequence[SkipLine],
     ) -> Row:
         # A flow's bar would only cover those of its nodes.
@@ -541,7 +542,7 @@ class TimelineReader:
             has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
         )
 
-    def _upcoming(self, job: SpanJob) -> Iterator[int]:
+    def _upcoming(self, job: ScheduledJob) -> Iterator[int]:
         """Yield the future due times of a job."""
         if not job.is_enabled or not 0 < job.next_tick_at < PARKED_MS:
             return
@@ -556,7 +557,7 @@ class TimelineReader:
                 yield tick
                 tick = schedule.next_after(tick, job.next_tick_at)
 
-    def _is_overdue(self, job: SpanJob) -> bool:
+    def _is_overdue(self, job: ScheduledJob) -> bool:
         """Whether a due time has passed that no scheduler has planned."""
         return bool(job.is_enabled and 0 < job.next_tick_at < self.window.now_ms - SHOWN_LATE_MS)
 

@@ -27,7 +27,7 @@ from warren.scheduler.problems import Problem
 from warren.sql.alarms import alarms
 from warren.sql.ids import RunIds
 from warren.sql.jobs import job_rows
-from warren.sql.jobs.job_rows import CallableJob
+from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.listings import ledger, recent
 from warren.sql.run_status import FINE, Kind, RunStatus
 from warren.sql.runs import calls, planning
@@ -95,7 +95,7 @@ class CallPlanner:
         theirs = [(call, caller) for call, caller in theirs if caller.id not in others]
         known = job_rows.to_call(session, {(caller.app_id, call.job) for call, caller in theirs})
         params = TypedParams.read(session, {job.app for job in known.values()}, self._now_ms())
-        wanted: list[tuple[Called, Caller, CallableJob]] = []
+        wanted: list[tuple[Called, Caller, JobToTrigger]] = []
         for call, caller in theirs:
             job = known.get((caller.app_id, call.job))
             why = _refusal(call, job, params)
@@ -145,7 +145,7 @@ class CallPlanner:
         alarms.add(session, new_alarms)
 
     def _plan(
-        self, session: Session, wanted: Sequence[tuple[Called, Caller, CallableJob]]
+        self, session: Session, wanted: Sequence[tuple[Called, Caller, JobToTrigger]]
     ) -> list[planning.NewRun]:
         if not wanted:
             return []
@@ -176,7 +176,7 @@ def _sent_to(caller: Caller) -> SentTo:
     return SentTo(caller.app_id, caller.address or "", caller.boot_id or "")
 
 
-def _refusal(call: Called, job: CallableJob | None, params: TypedParams) -> Reason | None:
+def _refusal(call: Called, job: JobToTrigger | None, params: TypedParams) -> Reason | None:
     if job is None:
         return Why.NOT_IN_APP()
     if job.is_stopped:
@@ -185,7 +185,7 @@ def _refusal(call: Called, job: CallableJob | None, params: TypedParams) -> Reas
     return Why.CALL_MISFIT(why="; ".join(map(str, problems))) if problems else None
 
 
-def _problems(param: str, job: CallableJob, params: TypedParams) -> list[Problem]:
+def _problems(param: str, job: JobToTrigger, params: TypedParams) -> list[Problem]:
     try:
         check_param(param)
     except Problem as problem:
@@ -205,7 +205,7 @@ def _noted(before: calls.TriggerText, refusal: Reason) -> Words:
 
 
 def _run(
-    session: Session, call: Called, caller: Caller, job: CallableJob, *, run_id: int, now_ms: int
+    session: Session, call: Called, caller: Caller, job: JobToTrigger, *, run_id: int, now_ms: int
 ) -> planning.NewRun:
     """Return the run of a called job; it has the caller's date, and belongs to its trace."""
     usual = run_of(

@@ -21,14 +21,14 @@ from warren.scheduler.schedules.calendar_rows import load_calendars
 from warren.scheduler.schedules.run_date import run_date_of
 from warren.scheduler.schedules.working_days import Calendars, UnknownDay
 from warren.sql.jobs.due_jobs import JobToPlan
-from warren.sql.jobs.job_rows import CallableJob, JobToTrigger
+from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.models import Job
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind
 from warren.sql.runs.planning import NewRun
 
 #: A job with the columns that are needed to plan a run of it.
-PlannableJob: TypeAlias = JobToPlan | JobToTrigger | CallableJob | Job
+PlannableJob: TypeAlias = JobToPlan | JobToTrigger | Job
 
 
 def run_of(

@@ -13,8 +13,10 @@ from warren.scheduler.flows.graph import Condition, Graph, Join, Node, stored_gr
 from warren.scheduler.flows.judge import Outcome, is_true
 from warren.scheduler.problems import Refused
 from warren.scheduler.views.to_json import to_json
+from warren.sql.jobs import job_names
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import flow_nodes
-from warren.sql.listings.flow_nodes import NodeJob, NodeLine, RunGroup
+from warren.sql.listings.flow_nodes import NodeLine, RunGroup
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.flow_nodes import BROADCAST
@@ -115,7 +117,7 @@ def read(session: Session, run: DetailedRun, may_see: MaySee) -> FlowView | None
         return None
     graph = _graph(source)
     nodes = _in_order(graph, lines)
-    jobs = flow_nodes.jobs(session, (line.job_id for line in nodes))
+    jobs = job_names.by_ids(session, (line.job_id for line in nodes))
     groups = defaultdict(list)
     for group in flow_nodes.run_groups(
         session, run.id, run.scheduled_at, {line.job_id for line in lines}
@@ -160,7 +162,7 @@ def _unopened(node: Node) -> NodeLine:
 
 def _view(
     line: NodeLine,
-    job: NodeJob | None,
+    job: NamedJob | None,
     groups: Sequence[RunGroup],
     node: Node | None,
     may_see: MaySee,

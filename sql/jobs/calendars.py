@@ -9,6 +9,8 @@ from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
+from warren.sql.jobs import job_names
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.models import CalendarRow, Job
 from warren.sql.rows import fetch, query
 
@@ -29,15 +31,6 @@ class VersionRow(NamedTuple):
     effective_at: int
     made_by: str
     not_taken: str | None
-
-
-class UserName(NamedTuple):
-    """A job that uses a calendar."""
-
-    id: int
-    app_id: int
-    name: str
-    is_enabled: int
 
 
 class CalendarUser(NamedTuple):
@@ -126,12 +119,12 @@ def names(session: Session) -> list[str]:
     return list(session.execute(named).scalars())
 
 
-def users(session: Session, name: str, app_ids: Collection[int] | None) -> list[UserName]:
+def users(session: Session, name: str, app_ids: Collection[int] | None) -> list[NamedJob]:
     """Return the jobs of apps that use a calendar, for due times or for run dates."""
-    using = query(UserName, Job).where(or_(_by_schedule(name), Job.run_date_calendar == name))
+    using = job_names.of_jobs().where(or_(_by_schedule(name), Job.run_date_calendar == name))
     if app_ids is not None:
         using = using.where(Job.app_id.in_(app_ids))
-    return fetch(session, UserName, using.order_by(Job.id))
+    return fetch(session, NamedJob, using.order_by(Job.id))
 
 
 def _by_schedule(name: str) -> ColumnElement[bool]:

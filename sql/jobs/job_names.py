@@ -13,7 +13,7 @@ from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.models import App, Job
 from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.registry.apps import ids_by_name
-from warren.sql.rows import contains, fetch, query
+from warren.sql.rows import Query, contains, fetch, query
 
 
 class JobPath(NamedTuple):
@@ -21,6 +21,30 @@ class JobPath(NamedTuple):
 
     app: str
     name: str
+
+
+class NamedJob(NamedTuple):
+    """A job with its names."""
+
+    id: int
+    app_id: int
+    app: str
+    name: str
+    is_enabled: int
+
+
+def of_jobs() -> Query:
+    """Return the query of NamedJob rows."""
+    return query(NamedJob, Job, app=App.name).join(App, App.id == Job.app_id)
+
+
+def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, NamedJob]:
+    """Return jobs by id; those that do not exist are left out."""
+    return {
+        job.id: job
+        for chunk in chunks(sorted(set(job_ids)))
+        for job in fetch(session, NamedJob, of_jobs().where(Job.id.in_(chunk)))
+    }
 
 
 def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> Job:
@@ -93,12 +117,6 @@ def find_many(session: Session, keys: Iterable[tuple[int, str]]) -> dict[tuple[i
     }
 
 
-class _NamedJob(NamedTuple):
-    id: int
-    app_id: int
-    name: str
-
-
 def ids_named(session: Session, name: str, app_ids: Collection[int] | None) -> Sequence[int]:
     """Return the ids of jobs named NAME or APP/NAME in the given apps; up to two for each form."""
     # By app and name, which have an index; a search by name alone would read all jobs.
@@ -124,22 +142,24 @@ def names_with(
     """
     apps = ids_by_name(session, app_ids)
     by_id = {app_id: name for name, app_id in apps.items()}
-    return [f"{by_id[row.app_id]}/{row.name}" for row in _with(session, text, apps, limit)]
+    return [f"{by_id[app_id]}/{name}" for _, app_id, name in _with(session, text, apps, limit)]
 
 
 def ids_with(
     session: Session, text: str, app_ids: Collection[int] | None, *, limit: int
 ) -> list[int]:
     """Return the ids of the jobs that `names_with` finds."""
-    return [row.id for row in _with(session, text, ids_by_name(session, app_ids), limit)]
+    return [job_id for job_id, *_ in _with(session, text, ids_by_name(session, app_ids), limit)]
 
 
-def _with(session: Session, text: str, known: Mapping[str, int], limit: int) -> list[_NamedJob]:
+def _with(
+    session: Session, text: str, known: Mapping[str, int], limit: int
+) -> Iterable[tuple[int, int, str]]:
     app, _, short = text.partition("/")
     wanted = [known[app]] if app in known and "/" in text else sorted(known.values())
     part = short if app in known and "/" in text else text
     statement = (
-        use_index(query(_NamedJob, Job), Job, BY_SEARCHED_TEXT)
+        use_index(select(Job.id, Job.app_id, Job.name), Job, BY_SEARCHED_TEXT)
         .where(
             Job.app_id.in_(wanted),
             contains(session, Job.name, part),
@@ -147,7 +167,7 @@ def _with(session: Session, text: str, known: Mapping[str, int], limit: int) -> 
         .order_by(Job.app_id, Job.name)
         .limit(limit)
     )
-    return fetch(session, _NamedJob, statement)
+    return [(job_id, app_id, name) for job_id, app_id, name in session.execute(statement)]
 
 
 def some(

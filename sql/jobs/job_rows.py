@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, bindparam, not_, or_, select
+from sqlalchemy import and_, bindparam, not_, null, or_, select
 from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
@@ -61,7 +61,8 @@ class ScheduledJob(NamedTuple):
 class JobToTrigger(NamedTuple):
     """The columns of a job needed to plan a requested run.
 
-    `scheduler_load` is what the scheduler with the last heartbeat reported; None = there is none.
+    `scheduler_load` is what the scheduler with the last heartbeat reported; None = there is none,
+    or a run calls the job.
     """
 
     id: int
@@ -82,7 +83,14 @@ class JobToTrigger(NamedTuple):
     script_version: int | None
     max_waiting: int
     concurrency: int
+    schedule_kind: str
+    is_enabled: int
     scheduler_load: str | None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it has a schedule that is stopped; a job without one is only ever called."""
+        return self.schedule_kind != NO_SCHEDULE and self.is_enabled != 1
 
 
 def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
@@ -194,48 +202,22 @@ def to_trigger(session: Session, wanted: int | JobPath) -> JobToTrigger | None:
     return job if job is None or (job.app, job.name) == wanted else None
 
 
-class CallableJob(NamedTuple):
-    """A job that a run may call: what its runs are planned from, and whether its schedule runs."""
-
-    id: int
-    app_id: int
-    app: str
-    name: str
-    timezone: str | None
-    run_date_days: int
-    run_date_months: int
-    run_date_workdays: int
-    run_date_calendar: str | None
-    schedule_options: str | None
-    handler: str | None
-    param: str | None
-    param_template: str | None
-    retries: int
-    route: str
-    script_version: int | None
-    schedule_kind: str
-    is_enabled: int
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether it has a schedule that is stopped; a job without one is only ever called."""
-        return self.schedule_kind != NO_SCHEDULE and self.is_enabled != 1
-
-
 def to_call(
     session: Session, keys: Iterable[tuple[int, str]]
-) -> dict[tuple[int, str], CallableJob]:
+) -> dict[tuple[int, str], JobToTrigger]:
     """Return the jobs that exist, by app id and name; others are left out."""
     names: dict[int, set[str]] = defaultdict(set)
     for app_id, name in keys:
         names[app_id].add(name)
-    of_apps = query(CallableJob, Job, app=App.name).join(App, App.id == Job.app_id)
+    of_apps = query(JobToTrigger, Job, app=App.name, scheduler_load=null()).join(
+        App, App.id == Job.app_id
+    )
     return {
         (app_id, job.name): job
         for app_id, wanted in names.items()
         for chunk in chunks(sorted(wanted))
         for job in fetch(
-            session, CallableJob, of_apps.where(Job.app_id == app_id, Job.name.in_(chunk))
+            session, JobToTrigger, of_apps.where(Job.app_id == app_id, Job.name.in_(chunk))
         )
     }
 

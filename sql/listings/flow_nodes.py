@@ -1,13 +1,13 @@
 """The nodes of a flow's run as lists show them: how each ended, its job, and its runs."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from typing import NamedTuple
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
-from warren.sql.models import App, FlowNode, Job, Run, ScriptVersion
+from warren.sql.models import FlowNode, Job, Run, ScriptVersion
 from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.rows import fetch, query
 
@@ -26,15 +26,6 @@ class NodeLine(NamedTuple):
     ended_at: int | None
     reason: str | None
     why: str | None
-
-
-class NodeJob(NamedTuple):
-    """The job of a node, by its names."""
-
-    id: int
-    name: str
-    app: str
-    app_id: int
 
 
 class RunGroup(NamedTuple):
@@ -75,15 +66,6 @@ def lines(session: Session, flow_run_id: int) -> list[NodeLine]:
         .order_by(FlowNode.begun_at.is_(None), FlowNode.begun_at, FlowNode.id)
     )
     return fetch(session, NodeLine, nodes)
-
-
-def jobs(session: Session, job_ids: Iterable[int]) -> dict[int, NodeJob]:
-    """Return those of these jobs that exist."""
-    named: list[NodeJob] = []
-    for chunk in chunks(sorted(set(job_ids))):
-        some = query(NodeJob, Job, app=App.name).join(App, App.id == Job.app_id)
-        named += fetch(session, NodeJob, some.where(Job.id.in_(chunk)))
-    return {job.id: job for job in named}
 
 
 def run_groups(

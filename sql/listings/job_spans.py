@@ -12,6 +12,7 @@ from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import use_index
+from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.listings import newest_runs
 from warren.sql.listings.newest_runs import FoundRun, ReadSizes, RunSelection
 from warren.sql.models import App, Job, Run
@@ -38,21 +39,6 @@ class SpanRun(NamedTuple):
     due_at: int
     started_at: int | None
     finished_at: int | None
-
-
-class SpanJob(NamedTuple):
-    """The columns of a job that its row and its due times need."""
-
-    id: int
-    app_id: int
-    name: str
-    app: str
-    schedule_kind: str
-    schedule_value: str | None
-    schedule_options: str | None
-    timezone: str | None
-    is_enabled: int
-    next_tick_at: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,16 +109,16 @@ def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit:
     return Sample(runs=runs, complete_from_ms=walk.end[0] if walk.end else None)
 
 
-def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, SpanJob]:
+def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, ScheduledJob]:
     """Return a few jobs by id; deleted ones are left out."""
     if not job_ids:
         return {}
     named = (
-        query(SpanJob, Job, app=App.name)
+        query(ScheduledJob, Job, app=App.name)
         .join(App, App.id == Job.app_id)
         .where(Job.id.in_(list(job_ids)))
     )
-    return {job.id: job for job in fetch(session, SpanJob, named)}
+    return {job.id: job for job in fetch(session, ScheduledJob, named)}
 
 
 def _by_ids(session: Session, run_ids: Sequence[int]) -> list[SpanRun]:

@@ -11,6 +11,8 @@ from sqlalchemy.orm import Session, aliased
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of
 from warren.sql.explanation import Explanation
+from warren.sql.jobs import job_names
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.models import App, Job, Run, SkippedTicks
 from warren.sql.rows import contains, fetch, fetch_plain, query
 from warren.sql.run_status import OPEN
@@ -74,21 +76,10 @@ class LedgerFilter:
     limit: int = 20
 
 
-class LedgerJob(NamedTuple):
-    id: int
-    name: str
-    app: str
-    is_enabled: int
-
-
-def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
+def jobs(session: Session, wanted: LedgerFilter) -> list[NamedJob]:
     """Return jobs sorted by id."""
     statement = (
-        query(LedgerJob, Job, app=App.name)
-        .join(App, App.id == Job.app_id)
-        .where(Job.id > wanted.after_id)
-        .order_by(Job.id)
-        .limit(wanted.limit)
+        job_names.of_jobs().where(Job.id > wanted.after_id).order_by(Job.id).limit(wanted.limit)
     )
     if wanted.app_ids is not None:
         statement = statement.where(Job.app_id.in_(wanted.app_ids))
@@ -98,7 +89,7 @@ def jobs(session: Session, wanted: LedgerFilter) -> list[LedgerJob]:
         statement = statement.where(App.name == wanted.app)
     if wanted.name:
         statement = statement.where(contains(session, Job.name, wanted.name))
-    return fetch(session, LedgerJob, statement)
+    return fetch(session, NamedJob, statement)
 
 
 class SkippedFor(NamedTuple):

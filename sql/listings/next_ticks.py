@@ -3,31 +3,18 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sqlalchemy import Select, func, select
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import MINUTE_MS
+from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.models import App, Job
 from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.rows import fetch, query
 
 MAX_JOBS = 5_000
-
-
-class DueJob(NamedTuple):
-    """A job with its next tick."""
-
-    id: int
-    job: str
-    app: str
-    schedule_kind: str
-    schedule_value: str | None
-    schedule_options: str | None
-    timezone: str | None
-    next_tick_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +32,7 @@ class NextTicks:
     `seen_until_ms`: jobs due later were not examined; None = all were.
     """
 
-    first: list[DueJob]
+    first: list[ScheduledJob]
     per_minute: dict[int, int]
     seen_until_ms: int | None
 
@@ -97,11 +84,11 @@ def _due(from_ms: int, to_ms: int) -> Select[int, int, int]:
     return use_index(due, Job, BY_NEXT_TICK)
 
 
-def _named(session: Session, job_ids: list[int]) -> list[DueJob]:
+def _named(session: Session, job_ids: list[int]) -> list[ScheduledJob]:
     named = (
-        query(DueJob, Job, job=Job.name, app=App.name)
+        query(ScheduledJob, Job, app=App.name)
         .join(App, App.id == Job.app_id)
         .where(Job.id.in_(job_ids))
         .order_by(Job.next_tick_at, Job.id)
     )
-    return fetch(session, DueJob, named) if job_ids else []
+    return fetch(session, ScheduledJob, named) if job_ids else []
