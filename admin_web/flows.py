@@ -33,8 +33,8 @@ from warren.scheduler.flows.graph import (
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.views.flow_view import FlowView, NodeState, NodeView
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 BOX_WIDTH, BOX_HEIGHT = 176, 46
 COLUMN_GAP, ROW_GAP = 68, 14

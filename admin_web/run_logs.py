@@ -31,9 +31,9 @@ from warren.broker.rpc import AddressedQuestion, Requester
 from warren.scheduler.completion.end import identity_of
 from warren.sql.instants import moment
 from warren.sql.listings import recent
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.registry import presence
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

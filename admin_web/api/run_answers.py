@@ -36,10 +36,10 @@ from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.listings import ledger, recent
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.registry.presence import EXECUTOR_ALIVE_MS
 from warren.sql.run_status import FINAL, OPEN
 from warren.sql.runs import calls
+from warren.sql.runs.run_rows import DetailedRun
 from warren.sql.runs.ticks import tick_of
 
 #: The most seconds that a request waits.

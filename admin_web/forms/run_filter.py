@@ -47,6 +47,7 @@ from warren.sql.listings.newest_runs import Place
 from warren.sql.listings.run_search import AHEAD_MS, MAX_EXAMINED, RunCount, RunSearch, SweepResult
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 TOO_LONG = lazy_gettext("Too long.")
 #: XXL-JOB's nine choices, in its order.
@@ -152,7 +153,7 @@ class MoveForm(ConsoleForm):
     at = TimeField(lazy_gettext("Due"), [InputRequired(REQUIRED)])
 
     def __init__(
-        self, *args: Any, zone: str, run: recent.DetailedRun | None = None, **kwargs: Any
+        self, *args: Any, zone: str, run: DetailedRun | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
         self._zone = ZoneInfo(zone)

@@ -34,10 +34,10 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.listings import dashboard, next_ticks
 from warren.sql.listings.next_ticks import NextTicks
-from warren.sql.listings.run_messages import RunLine
 from warren.sql.registry import presence
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
+from warren.sql.runs.run_rows import DetailedRun
 
 #: How long a count is used.
 FRESH_SECONDS = 5.0
@@ -106,7 +106,7 @@ class Lateness:
 class FailedJob:
     """The last failure of a job, and how many of the failures that were read are of this job."""
 
-    run: RunLine
+    run: DetailedRun
     count: int
 
 
@@ -121,7 +121,7 @@ class Overview:
     executors: list[ExecutorView]
     schedulers: list[NodeView]
     is_broker_up: bool
-    running: list[RunLine]
+    running: list[DetailedRun]
     failed: list[FailedJob]
     next_ticks: NextTicks
     #: How many ticks are due in each minute from now; `are_all_ticks` is False if of some jobs only
@@ -180,7 +180,7 @@ class OverviewReader:
         return datetime.fromtimestamp(now_ms / 1000, ZoneInfo(self._services.timezone)).date()
 
 
-def by_job(runs: Sequence[RunLine]) -> list[FailedJob]:
+def by_job(runs: Sequence[DetailedRun]) -> list[FailedJob]:
     """Return each job's first run in the list, with how many runs it has there."""
     counts = Counter(run.job_id for run in runs)
     newest = {run.job_id: run for run in reversed(runs)}

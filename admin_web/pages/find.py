@@ -18,12 +18,12 @@ from warren.scheduler.views.process_view import executor_view
 from warren.sql.accounts import preferences
 from warren.sql.jobs import job_names
 from warren.sql.listings import dashboard, job_search, run_messages
-from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import Job, Registration
 from warren.sql.registry import pauses
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Choice:
     url: str
 
 
-def of_run(known: Visitor, run: RunLine, words: str) -> Iterator[Choice]:
+def of_run(known: Visitor, run: DetailedRun, words: str) -> Iterator[Choice]:
     """Yield what a visitor may do with a run, which is shown as `words`."""
     if not known.may(Right.OPERATE):
         return

@@ -32,10 +32,10 @@ from warren.sql.instants import epoch_ms
 from warren.sql.jobs import script_versions
 from warren.sql.jobs.script_versions import ListedVersion, VersionSource
 from warren.sql.listings import app_listing, recent
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.models import Job
 from warren.sql.registry import apps
 from warren.sql.registry.presence import ProcessState
+from warren.sql.runs.run_rows import DetailedRun
 
 #: Lines of each side that are compared at most, without identical beginnings and ends.
 COMPARED = 3_000

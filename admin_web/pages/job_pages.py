@@ -49,10 +49,10 @@ from warren.sql.jobs import child_links, flow_links, skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.job_search import ListedJob
-from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_relations import Family
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 BOX_WIDTH, BOX_HEIGHT, GAP, COLUMN_GAP = 190, 34, 10, 44
 #: The most generations that fit on a page, shrunk if necessary.
@@ -269,11 +269,11 @@ class JobDetails:
     spec: JobSpec
     zone: str
     fires: Sequence[int]
-    asked_for: Sequence[RunLine]
+    asked_for: Sequence[DetailedRun]
     has_more_asked_for: bool
     is_waiting: bool
     wrong: str
-    runs: list[RunLine]
+    runs: list[DetailedRun]
     skips: list[SkipLine]
     days: HeatMap
     family: FamilyGraph | None
@@ -290,20 +290,20 @@ class JobDetails:
         return self.spec.schedule_options.calendar
 
     @property
-    def listed(self) -> list[RunLine | SkipLine]:
+    def listed(self) -> list[DetailedRun | SkipLine]:
         """The last runs and, between them, the due times that were skipped, latest first.
 
         A due time that was planned and then skipped has a cancelled run, which says why.
         """
         cancelled = {run.due_at for run in self.runs if run.status == RunStatus.CANCELLED}
         unseen = [item for item in self.skips if item.number > 1 or item.from_at not in cancelled]
-        both: list[RunLine | SkipLine] = [*self.runs, *unseen]
+        both: list[DetailedRun | SkipLine] = [*self.runs, *unseen]
         if len(self.runs) == LOOKED_AT:  # earlier skips lie between runs that were not read
             both = [item for item in both if _due_ms(item) >= self.runs[-1].due_at]
         return sorted(both, key=_due_ms, reverse=True)[:LISTED]
 
     @property
-    def ended(self) -> list[RunLine]:
+    def ended(self) -> list[DetailedRun]:
         """The last runs that ended and did something, newest first."""
         neither = {*OPEN, RunStatus.CANCELLED, RunStatus.SKIPPED}
         return [run for run in self.runs if run.status not in neither]
@@ -314,7 +314,7 @@ class JobDetails:
         return sum(run.status == RunStatus.SUCCEEDED for run in self.ended)
 
     @property
-    def measured(self) -> list[RunLine]:
+    def measured(self) -> list[DetailedRun]:
         """The ended runs that have a duration."""
         return [run for run in self.ended if run.lasted_ms is not None]
 
@@ -385,8 +385,8 @@ def _picture(session: Session, spec: JobSpec, job_id: int) -> Picture | None:
     return job_picture(spec.flow, spec.app, {name: node_id for node_id, name in names.items()})
 
 
-def _due_ms(run_line: RunLine | SkipLine) -> int:
-    return run_line.due_at if isinstance(run_line, RunLine) else run_line.to_at
+def _due_ms(run_line: DetailedRun | SkipLine) -> int:
+    return run_line.due_at if isinstance(run_line, DetailedRun) else run_line.to_at
 
 
 def _blockers(

@@ -54,10 +54,10 @@ from warren.sql.listings import (
     run_search,
 )
 from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunCount, RunPage
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 #: Results that are nested deeper or have more parts are shown as text; the last is the most columns
 #: of a table.

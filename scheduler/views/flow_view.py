@@ -17,9 +17,9 @@ from warren.sql.jobs import job_names
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import flow_nodes
 from warren.sql.listings.flow_nodes import NodeLine, RunGroup
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.flow_nodes import BROADCAST
+from warren.sql.runs.run_rows import DetailedRun
 
 #: Whether the viewer may see the runs of a job, given the ids of its app and of itself.
 MaySee = Callable[[int, int], bool]

@@ -17,10 +17,10 @@ from warren.scheduler.limits.specs import stored_uses
 from warren.sql.limits import holds, limits, usage
 from warren.sql.limits.limits import LimitedJob as LimitedJobRow
 from warren.sql.limits.usage import HoldingRun
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.models.job_tables import Scope
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import due_runs
+from warren.sql.runs.run_rows import DetailedRun
 
 #: The most runs that are named of those that hold limits.
 MAX_HOLDERS = 1_000

@@ -19,8 +19,8 @@ from warren.sql.alarms.alarm_listing import ListedAlarm
 from warren.sql.alarms.alarms import MAIL, AlarmStatus
 from warren.sql.alarms.incidents import ListedIncident
 from warren.sql.instants import iso
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 
 class TokenView(NamedTuple):

@@ -7,10 +7,10 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warren.sql.listings import recent
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.models import App, Hold, Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 
 class HoldingRun(NamedTuple):

@@ -8,12 +8,12 @@ from sqlalchemy.orm import Session
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import HOUR_MS, at
 from warren.sql.listings import run_messages, run_search
-from warren.sql.listings.run_messages import RunLine
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Registration, Run
 from warren.sql.models.run_tables import BY_DUE_SECOND
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.run_status import FAILURES, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 #: The most runs examined for lateness, latest due first; each costs a read by primary key.
 MAX_LATENESS_RUNS = 1_000
@@ -43,7 +43,7 @@ def executors(session: Session, app_ids: Collection[int] | None) -> Sequence[Reg
     return session.execute(in_order).scalars().all()
 
 
-def running(session: Session, app_ids: Collection[int] | None, *, limit: int) -> list[RunLine]:
+def running(session: Session, app_ids: Collection[int] | None, *, limit: int) -> list[DetailedRun]:
     """Return running runs, the latest started first; there are at most as many as slots."""
     statement = select(Run.id).where(Run.status == RunStatus.RUNNING)
     if app_ids is not None:
@@ -54,7 +54,7 @@ def running(session: Session, app_ids: Collection[int] | None, *, limit: int) ->
 
 def failed(
     session: Session, app_ids: Collection[int] | None, *, since_ms: int, limit: int
-) -> list[RunLine]:
+) -> list[DetailedRun]:
     """Return failed runs that no later run has made good, the latest due first.
 
     There may be fewer than `limit`, if later runs made good most of the newest failures.

@@ -27,11 +27,11 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import child_links, job_names
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
-from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.rows import Query, contains, fetch, fetch_one, query
 from warren.sql.run_status import RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 
 class ListedJob(NamedTuple):
@@ -220,7 +220,7 @@ def names(
     return {job_id: f"{app}/{name}" for job_id, app, name in session.execute(statement)}
 
 
-def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list[RunLine]:
+def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list[DetailedRun]:
     """Return a job's runs, the latest tick first, along the unique key of ticks."""
     last_first = (
         run_messages.lines()
@@ -232,10 +232,10 @@ def last_runs(session: Session, job_id: int, *, now_ms: int, limit: int) -> list
             Run.attempt.desc(),
         )
     )
-    return fetch(session, RunLine, last_first.limit(limit))
+    return fetch(session, DetailedRun, last_first.limit(limit))
 
 
-def asked_for(session: Session, job_id: int, *, after_ms: int, limit: int) -> list[RunLine]:
+def asked_for(session: Session, job_id: int, *, after_ms: int, limit: int) -> list[DetailedRun]:
     """Return a job's planned runs that people requested for a certain time, soonest first."""
     planned = run_messages.lines().where(
         Run.job_id == job_id,
@@ -243,7 +243,9 @@ def asked_for(session: Session, job_id: int, *, after_ms: int, limit: int) -> li
         Run.status == RunStatus.PLANNED,
         Run.origin_id == Run.id,
     )
-    return fetch(session, RunLine, planned.order_by(Run.scheduled_at, Run.origin_id).limit(limit))
+    return fetch(
+        session, DetailedRun, planned.order_by(Run.scheduled_at, Run.origin_id).limit(limit)
+    )
 
 
 def parents(session: Session, job_id: int, app_ids: Collection[int] | None) -> dict[int, str]:

@@ -9,21 +9,22 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import ColumnElement, bindparam, func, null, or_, select
+from sqlalchemy import bindparam, func, null, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import job_names
-from warren.sql.listings import backfills, run_search
+from warren.sql.listings import backfills, run_messages, run_search
 from warren.sql.listings.run_search import RunSearch
-from warren.sql.models import App, FlowNode, Job, Run, ScriptVersion
+from warren.sql.models import FlowNode, Run
 from warren.sql.registry import apps
-from warren.sql.rows import Query, fetch, fetch_plain, query
+from warren.sql.rows import Query, fetch, fetch_plain
 from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 #: The most jobs of which each is searched along its ticks; with more, all runs are searched.
 MAX_JOBS = 100
@@ -79,63 +80,6 @@ def _of_jobs(wanted: RunSearch, job_ids: Collection[int], most_jobs: int) -> Run
 
 #: The most runs of a tick that are listed, and the most bytes of their texts.
 MAX_TICK_RUNS, MAX_TICK_BYTES = 1_000, 4_000_000
-
-
-class DetailedRun(NamedTuple):
-    """Everything about a run.
-
-    `job`, `app`, `timezone`, `route`, `limits` and `scope` are None if the job was deleted.
-    `script_version` is the id of the script's version, `script_number` its number, None if it was
-    deleted. `code_version` is that of its executor's handlers.
-    `flow_run_id` is the flow's run to whose node it belongs.
-    """
-
-    id: int
-    job: str | None
-    job_id: int
-    app: str | None
-    kind: str
-    status: str
-    scheduled_at: int
-    due_at: int
-    run_date: date | None
-    address: str | None
-    handler: str | None
-    script_version: int | None
-    script_number: int | None
-    code_version: str | None
-    param: str
-    origin_id: int
-    rerun_of: int | None
-    called_by: int | None
-    backfill_id: int | None
-    flow_run_id: int | None
-    shard_index: int
-    shard_total: int
-    attempt: int
-    starts: int
-    trigger_code: int
-    handle_code: int
-    routed_at: int | None
-    sent_at: int | None
-    started_at: int | None
-    finished_at: int | None
-    kill_requested_at: int | None
-    late_status: str | None
-    message: str
-    trigger_message: str
-    message_why: str | None
-    trigger_why: str | None
-    log_tail: str | None
-    progress: str | None
-    result: str | None
-    boot_id: str | None
-    retries_left: int
-    wanted_addresses: str | None
-    timezone: str | None
-    route: str | None
-    limits: str | None
-    scope: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,7 +138,7 @@ def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
         matching = [
             run
             for part in chunks(swept.run_ids)
-            for run in fetch(session, DetailedRun, _runs().where(Run.id.in_(part)))
+            for run in fetch(session, DetailedRun, run_messages.details().where(Run.id.in_(part)))
         ]
     return sorted(matching, key=lambda run: (run.due_at, run.id), reverse=True)[: wanted.limit]
 
@@ -244,7 +188,7 @@ def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
 
     Deleted ones are left out.
     """
-    wanted = _runs(log_tail=null()).where(Run.id.in_(run_ids))
+    wanted = run_messages.details(log_tail=null()).where(Run.id.in_(run_ids))
     runs = fetch(session, DetailedRun, wanted) if run_ids else []
     by_id = {run.id: run for run in runs}
     return [by_id[run_id] for run_id in run_ids if run_id in by_id]
@@ -266,7 +210,7 @@ def tick(
         NotFound: there is no such run, or it belongs to another app than these.
 
     """
-    statement = _runs().where(*_same_tick(run(session, run_id, app_ids)))
+    statement = run_messages.details().where(*_same_tick(run(session, run_id, app_ids)))
     in_order = statement.order_by(Run.shard_index, Run.origin_id, Run.attempt)
     return fetch(session, DetailedRun, in_order)
 
@@ -328,35 +272,11 @@ def _fitting(sizes: Iterable[tuple[int, int]], most_bytes: int) -> Iterator[int]
         yield run_id
 
 
-def _runs(**others: ColumnElement[Any]) -> Query:
-    """Return the query of DetailedRun rows; `others` are columns to select instead."""
-    return (
-        query(
-            DetailedRun,
-            Run,
-            job=Job.name,
-            app=App.name,
-            timezone=Job.timezone,
-            route=Job.route,
-            limits=Job.limits,
-            scope=Job.scope,
-            script_number=ScriptVersion.number,
-            param=func.coalesce(Run.param, ""),
-            message=func.coalesce(Run.message, ""),
-            trigger_message=func.coalesce(Run.trigger_message, ""),
-            **others,
-        )
-        .outerjoin(Job, Job.id == Run.job_id)
-        .outerjoin(App, App.id == Run.app_id)
-        .outerjoin(ScriptVersion, ScriptVersion.id == Run.script_version)
-    )
-
-
 # Built once, because each call of the API executes them: SQLAlchemy has to look closely at a
 # statement that is new, even if it equals one that it has seen.
 @cache
 def _one_run() -> Query:
-    return _runs().where(Run.id == bindparam("its_id"))
+    return run_messages.details().where(Run.id == bindparam("its_id"))
 
 
 @cache

@@ -1,75 +1,56 @@
-"""Runs as lines of a list, and searches in their messages.
+"""Runs with the names of job and app, whole or as lines of a list; and searches in their messages.
 
-Lines have the names of job and app, and the beginnings of messages. Messages are compared without
-their numbers.
+Messages are compared without their numbers.
 """
 
 import re
 from collections.abc import Sequence
-from datetime import date
-from typing import NamedTuple
+from typing import Any
 
-from sqlalchemy import ColumnElement, func, or_, select
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, func, literal, null, or_, select
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.batch import chunks
-from warren.sql.models import App, Job, Run
+from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.rows import Query, contains, fetch, query
+from warren.sql.runs.run_rows import DetailedRun
 
 #: Characters of a message that are read for a line.
 MESSAGE_LIMIT = 400
+_TEXTS = ("param", "message", "trigger_message")
 
 
-class RunLine(NamedTuple):
-    """A run in a list; `job` and `app` are None if deleted."""
-
-    id: int
-    job_id: int
-    job: str | None
-    app: str | None
-    timezone: str | None
-    kind: str
-    status: str
-    due_at: int
-    run_date: date | None
-    flow_run_id: int | None
-    started_at: int | None
-    finished_at: int | None
-    address: str | None
-    shard_index: int
-    shard_total: int
-    attempt: int
-    starts: int
-    progress: str | None
-    message: str | None
-    trigger_message: str | None
-    message_why: str | None
-    trigger_why: str | None
-
-    @property
-    def lasted_ms(self) -> int | None:
-        """Return how long its process ran; None if unknown."""
-        if not self.started_at or not self.finished_at:
-            return None
-        return self.finished_at - self.started_at
+def details(**others: ColumnElement[Any]) -> Query:
+    """Return the query of DetailedRun rows; `others` are columns to select instead."""
+    of_run = ScriptVersion.id == Run.script_version
+    return _runs(script_number=ScriptVersion.number, **others).outerjoin(ScriptVersion, of_run)
 
 
 def lines() -> Query:
-    """Return the query of RunLine rows."""
-    texts = {
-        "message": func.substr(Run.message, 1, MESSAGE_LIMIT),
-        "trigger_message": func.substr(Run.trigger_message, 1, MESSAGE_LIMIT),
+    """Return the query of DetailedRun rows with the beginnings of their messages alone."""
+    beginnings = {
+        name: func.coalesce(func.substr(getattr(Run, name), 1, MESSAGE_LIMIT), "")
+        for name in ("message", "trigger_message")
     }
+    return _runs(
+        param=literal(""), log_tail=null(), result=null(), script_number=null(), **beginnings
+    )
+
+
+def _runs(**others: ColumnElement[Any] | InstrumentedAttribute[Any]) -> Query:
+    texts = {name: func.coalesce(getattr(Run, name), "") for name in _TEXTS}
+    of_job = {name: getattr(Job, name) for name in ("timezone", "route", "limits", "scope")}
+    columns = {"job": Job.name, "app": App.name, **of_job, **texts, **others}
     return (
-        query(RunLine, Run, job=Job.name, app=App.name, timezone=Job.timezone, **texts)
+        query(DetailedRun, Run, **columns)
         .outerjoin(Job, Job.id == Run.job_id)
         .outerjoin(App, App.id == Run.app_id)
     )
 
 
-def by_ids(session: Session, run_ids: Sequence[int]) -> list[RunLine]:
-    """Return a few runs in the given order; deleted ones are left out."""
-    runs = fetch(session, RunLine, lines().where(Run.id.in_(run_ids))) if run_ids else []
+def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
+    """Return the lines of a few runs in the given order; deleted ones are left out."""
+    runs = fetch(session, DetailedRun, lines().where(Run.id.in_(run_ids))) if run_ids else []
     by_id = {run.id: run for run in runs}
     return [by_id[run_id] for run_id in run_ids if run_id in by_id]
 

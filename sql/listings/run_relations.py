@@ -7,11 +7,11 @@ from sqlalchemy.orm import Session
 
 from warren.sql.jobs import child_links, flow_links
 from warren.sql.listings import job_search
-from warren.sql.listings.recent import DetailedRun
-from warren.sql.listings.run_messages import RunLine, lines
+from warren.sql.listings.run_messages import lines
 from warren.sql.models import Run
 from warren.sql.rows import Query, fetch, fetch_one
 from warren.sql.runs import calls
+from warren.sql.runs.run_rows import DetailedRun
 
 #: The most generations in each direction, and the most jobs in all.
 MAX_GENERATIONS, MAX_JOBS = 6, 60
@@ -97,11 +97,11 @@ class Relations:
     `reruns` are all runs of any origin that repeat one of its due time, without their retries.
     """
 
-    tick: list[RunLine]
-    reruns: list[RunLine]
-    parent: RunLine | None
-    children: list[RunLine]
-    called: list[RunLine]
+    tick: list[DetailedRun]
+    reruns: list[DetailedRun]
+    parent: DetailedRun | None
+    children: list[DetailedRun]
+    called: list[DetailedRun]
 
 
 def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> Relations:
@@ -118,7 +118,9 @@ def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None
     )
 
 
-def _reruns(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> list[RunLine]:
+def _reruns(
+    session: Session, of: DetailedRun, app_ids: Collection[int] | None
+) -> list[DetailedRun]:
     repeated = _lines(app_ids).where(
         Run.job_id == of.job_id,
         Run.scheduled_at == of.scheduled_at,
@@ -126,22 +128,24 @@ def _reruns(session: Session, of: DetailedRun, app_ids: Collection[int] | None) 
         Run.rerun_of.is_not(None),
     )
     in_order = repeated.order_by(Run.origin_id, Run.shard_index).limit(MAX_RELATED_RUNS)
-    return fetch(session, RunLine, in_order)
+    return fetch(session, DetailedRun, in_order)
 
 
-def _parent(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> RunLine | None:
+def _parent(
+    session: Session, of: DetailedRun, app_ids: Collection[int] | None
+) -> DetailedRun | None:
     """Return the run that called it, or that `origin_id` names if that is of another job."""
     if of.called_by is not None:
-        return fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.called_by))
+        return fetch_one(session, DetailedRun, _lines(app_ids).where(Run.id == of.called_by))
     if not of.origin_id:
         return None
-    origin = fetch_one(session, RunLine, _lines(app_ids).where(Run.id == of.origin_id))
+    origin = fetch_one(session, DetailedRun, _lines(app_ids).where(Run.id == of.origin_id))
     return None if origin is None or origin.job_id == of.job_id else origin
 
 
 def _children(
     session: Session, of: DetailedRun, head: int, app_ids: Collection[int] | None
-) -> list[RunLine]:
+) -> list[DetailedRun]:
     """Return the runs of current children whose origin is `head`, the tick's first run."""
     child_ids = child_links.children(session, [of.job_id]).get(of.job_id, ())
     # One query for each child: with one for all, MariaDB would read the whole table.
@@ -150,22 +154,24 @@ def _children(
     return runs[:MAX_RELATED_RUNS]
 
 
-def _called(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> list[RunLine]:
+def _called(
+    session: Session, of: DetailedRun, app_ids: Collection[int] | None
+) -> list[DetailedRun]:
     run_ids = calls.of_run(session, of)[:MAX_RELATED_RUNS]
     if not run_ids:
         return []
-    return fetch(session, RunLine, _lines(app_ids).where(Run.id.in_(run_ids)).order_by(Run.id))
+    return fetch(session, DetailedRun, _lines(app_ids).where(Run.id.in_(run_ids)).order_by(Run.id))
 
 
 def _of_tick(
     session: Session, tick: tuple[int, int, int], app_ids: Collection[int] | None, *, limit: int
-) -> list[RunLine]:
+) -> list[DetailedRun]:
     job_id, scheduled_at, origin_id = tick
     of_tick = _lines(app_ids).where(
         Run.job_id == job_id, Run.scheduled_at == scheduled_at, Run.origin_id == origin_id
     )
     in_order = of_tick.order_by(Run.shard_index, Run.attempt)
-    return fetch(session, RunLine, in_order.limit(limit))
+    return fetch(session, DetailedRun, in_order.limit(limit))
 
 
 def _lines(app_ids: Collection[int] | None) -> Query:

@@ -30,12 +30,12 @@ from warren.sql.listings.newest_runs import (
     ScannedRun,
     Walk,
 )
-from warren.sql.listings.run_messages import RunLine
 from warren.sql.models import Run
 from warren.sql.models.run_tables import BY_DUE_SECOND, BY_TICK
 from warren.sql.rows import Query, query
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import reruns
+from warren.sql.runs.run_rows import DetailedRun
 
 #: A job's runs are read by tick, but may be due long after it: late retries and misfires, children
 #: of long runs. So this many runs with ticks before the earliest due time are looked at too.
@@ -186,7 +186,7 @@ class RunPage:
     `is_cut`: the page is not full because the limit of examined runs was reached.
     """
 
-    runs: list[RunLine]
+    runs: list[DetailedRun]
     older: Place | None = None
     is_cut: bool = False
 

@@ -156,3 +156,67 @@ class TracedRun(NamedTuple):
     address: str | None
     message: str | None
     traceparent: str | None
+
+
+class DetailedRun(NamedTuple):
+    """Everything about a run; lines of lists lack its param, result and end of log.
+
+    `job`, `app`, `timezone`, `route`, `limits` and `scope` are None if the job was deleted.
+    `script_version` is the id of the script's version, `script_number` its number, None if it was
+    deleted. `code_version` is that of its executor's handlers.
+    `flow_run_id` is the flow's run to whose node it belongs.
+    """
+
+    id: int
+    job: str | None
+    job_id: int
+    app: str | None
+    kind: str
+    status: str
+    scheduled_at: int
+    due_at: int
+    run_date: date | None
+    address: str | None
+    handler: str | None
+    script_version: int | None
+    script_number: int | None
+    code_version: str | None
+    param: str
+    origin_id: int
+    rerun_of: int | None
+    called_by: int | None
+    backfill_id: int | None
+    flow_run_id: int | None
+    shard_index: int
+    shard_total: int
+    attempt: int
+    starts: int
+    trigger_code: int
+    handle_code: int
+    routed_at: int | None
+    sent_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    kill_requested_at: int | None
+    late_status: str | None
+    message: str
+    trigger_message: str
+    message_why: str | None
+    trigger_why: str | None
+    log_tail: str | None
+    progress: str | None
+    result: str | None
+    boot_id: str | None
+    retries_left: int
+    wanted_addresses: str | None
+    timezone: str | None
+    route: str | None
+    limits: str | None
+    scope: str | None
+
+    @property
+    def lasted_ms(self) -> int | None:
+        """How long its process ran; None if unknown."""
+        if not self.started_at or not self.finished_at:
+            return None
+        return self.finished_at - self.started_at

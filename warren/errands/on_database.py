@@ -19,8 +19,8 @@ from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.instants import moment
 from warren.sql.listings import recent
-from warren.sql.listings.recent import DetailedRun
 from warren.sql.run_status import FINAL
+from warren.sql.runs.run_rows import DetailedRun
 from warren.sql.runs.ticks import tick_of
 from warren.terminal.output import Output, warn
 

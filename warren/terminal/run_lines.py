@@ -9,8 +9,7 @@ from warren.scheduler.flows.judge import Outcome
 from warren.scheduler.views.flow_view import NodeState, NodeView
 from warren.scheduler.views.to_json import run_progress, to_json
 from warren.sql.jobs.skips import SkipLine
-from warren.sql.listings.recent import DetailedRun
-from warren.sql.listings.run_messages import RunLine
+from warren.sql.runs.run_rows import DetailedRun
 from warren.terminal.output import duration, local, relative
 
 HEADERS = (
@@ -93,7 +92,7 @@ def _script(run: DetailedRun) -> str:
     return f"version {run.script_number}" if run.script_number else "version no longer kept"
 
 
-def job_name(run: DetailedRun | RunLine) -> str:
+def job_name(run: DetailedRun) -> str:
     """Return the name of a run's job, which may be deleted."""
     return run.job or f"(deleted job {run.job_id})"
 

@@ -61,9 +61,10 @@ from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
 from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent, run_search
-from warren.sql.listings.recent import DetailedRun, along_jobs
+from warren.sql.listings.recent import along_jobs
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.run_status import FAILURES, FINAL, Kind, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 #: Lines of one answer at most.
 LINES = 1_000

@@ -9,7 +9,7 @@ import pytest
 from warren.scheduler.flows.graph import Condition, Join
 from warren.scheduler.views.flow_view import NodeView
 from warren.scheduler.views.to_json import run_json
-from warren.sql.listings.recent import DetailedRun
+from warren.sql.runs.run_rows import DetailedRun
 from warren.terminal.run_lines import (
     HEADERS,
     NODE_HEADERS,
