@@ -15,7 +15,7 @@ ProcessState = Annotated[
 
 
 class Blocker(msgspec.Struct, kw_only=True, frozen=True):
-    """Why an executor gets no new runs: a code for programs, a sentence for people."""
+    """Why something does not happen, or happens otherwise: a code for programs, and a sentence."""
 
     code: str
     message: str

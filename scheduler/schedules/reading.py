@@ -26,6 +26,7 @@ from warren.scheduler.schedules.registry import (
     FixedRate,
     UnixCronSchedule,
     WorkdaySchedule,
+    shown_as,
 )
 from warren.scheduler.schedules.schedule import Schedule, Ticks
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
@@ -250,6 +251,13 @@ def first_fires(
 def is_waiting(job: ListedJob | Job) -> bool:
     """Whether the end of a run will set a job's next tick."""
     return bool(job.is_enabled and job.next_tick_at == PARKED_MS)
+
+
+def waits_for(job: ListedJob | Job) -> str:
+    """Return what a job waits for until it has a next tick; empty if it waits for nothing."""
+    if not is_waiting(job):
+        return ""
+    return shown_as(job.schedule_kind).waiting_for(job.schedule_value or "")
 
 
 def next_fire(

@@ -34,7 +34,6 @@ from warren.resources import calendars as calendar_operations
 from warren.resources import cluster as cluster_operations
 from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
-from warren.resources.cluster import Changed
 from warren.resources.operation import KEY_HEADER, Operation
 
 P = ParamSpec("P")
@@ -136,6 +135,10 @@ cancel_backfill = call_of(backfill_operations.cancel_backfill)
 calendars = call_of(calendar_operations.list_calendars)
 calendar = call_of(calendar_operations.show_calendar)
 find_job = call_of(job_operations.find_job)
+start_job = call_of(job_operations.start_job)
+stop_job = call_of(job_operations.stop_job)
+next_times = call_of(job_operations.next_times)
+follow_rules = call_of(job_operations.follow_rules)
 limits = call_of(limit_operations.list_limits)
 limit = call_of(limit_operations.show_limit)
 set_limit = call_of(limit_operations.set_limit)
@@ -164,11 +167,6 @@ def json_request(
     return Request(
         method=method, path=path, body=msgspec.json.encode(body), headers=dict(headers or {})
     )
-
-
-def switch(path: str) -> Exchange[bool]:
-    """Switch something; return whether that changed it."""
-    return value_of((yield Request(method="POST", path=path)), Changed).changed
 
 
 def items_of(
@@ -509,12 +507,18 @@ def job(name: str) -> Exchange[Job]:
 
 def start(job: str) -> Exchange[bool]:
     """Start a job's schedule; return False if it is started."""
-    return (yield from switch(f"{job_path(job)}/start"))
+    return (yield from start_job(job)).changed
 
 
 def stop(job: str) -> Exchange[bool]:
     """Stop a job's schedule; return False if it is stopped. Runs in progress continue."""
-    return (yield from switch(f"{job_path(job)}/stop"))
+    return (yield from stop_job(job)).changed
+
+
+def delete_job(job: str) -> Exchange[int]:
+    """Delete a job, whatever has changed about it; return how many planned runs are cancelled."""
+    response = yield Request(method="DELETE", path=job_path(job), headers={"If-Match": "*"})
+    return int(response.headers.get(job_operations.CANCELLED_HEADER.lower(), 0))
 
 
 def pause(

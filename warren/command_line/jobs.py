@@ -2,12 +2,16 @@
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import click
 
+from warren.client import Client
 from warren.command_options import (
     as_json,
     examples,
@@ -20,8 +24,19 @@ from warren.connect import connect
 from warren.errands.sending import open_sender, send
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
+from warren.resources.instant import iso, to_builtins
+from warren.resources.jobs import NextTime, OldRuleJob
 from warren.settings.settings import Settings, with_api
-from warren.terminal.output import print_line, print_output, warn
+from warren.terminal.output import (
+    print_json,
+    print_line,
+    print_output,
+    print_struct,
+    print_table,
+    shown_ago,
+    shown_time,
+    warn,
+)
 
 _name = click.argument("name")
 _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
@@ -33,6 +48,10 @@ _from = click.option(
 _app_of_jobs = click.option("--app", help="With --from: the app of the jobs that name none.")
 #: The exit status of `--exit-code` if anything would change.
 DIFFERS = 2
+#: What is said of a job without due times.
+_NEVER = "it never fires on its own"
+#: Changed due times of a job that are listed.
+_SHOWN_TIMES = 2
 
 
 @click.group()
@@ -244,9 +263,46 @@ def show(settings: Settings, **wanted: Any) -> int:
 @click.option("--why", is_flag=True, help="Say what moved or left out each time.")
 @as_json
 @takes_settings("database_url", "timezone")
-def next_command(settings: Settings, **wanted: Any) -> int:
+def next_command(settings: Settings, name: str, count: int, why: bool, as_json: bool) -> None:
     """Show when a job fires next."""
-    return send(settings, "jobs.next", **wanted)
+    with connect(settings) as client:
+        job = client.find_job(name)
+        shown, now_ms = client.next_times(str(job), count=count, why=why), client.now_ms()
+    zone = ZoneInfo(shown.timezone)
+    if not shown.enabled:
+        warn(f"job {name!r} is stopped; these are its times if you start it now")
+    for words in filter(None, (shown.hint, *shown.clock_changes)):
+        warn(words)
+    if as_json:
+        if shown.times is None:
+            times = [{"fires_at": iso(fire)} for fire in shown.fires_at]
+        else:
+            times = [*map(to_builtins, shown.times)]
+        for time_ in times:
+            print_json({"job": job.name, "app": job.app} | time_)
+    elif shown.times is not None:
+        alike = groupby(shown.times, _fate)
+        told = [_fate_line([*those], fires_at, why, zone) for (fires_at, why), those in alike]
+        print_table(("meant", "fires at", "why"), told, nothing=_NEVER)
+    else:
+        lines = [(shown_time(fire, zone), shown_ago(fire, now_ms)) for fire in shown.fires_at]
+        print_table(("fires at", "from now"), lines, nothing=shown.waits_for or _NEVER)
+
+
+def _fate(time_: NextTime) -> tuple[datetime | None, str]:
+    return time_.fires_at, time_.why.message.strip() if time_.why else ""
+
+
+def _fate_line(
+    those: Sequence[NextTime], fires_at: datetime | None, why: str, zone: ZoneInfo
+) -> tuple[str, str, str]:
+    """Return the line of a time, or of times one after the other that are left out alike."""
+    first, last = (shown_time(time_.nominal_at, zone) for time_ in (those[0], those[-1]))
+    if fires_at is not None:
+        return first, shown_time(fires_at, zone), why
+    if len(those) == 1:
+        return first, "left out", why
+    return f"{first} to {last}", f"left out, {len(those)} times", why
 
 
 @jobs.command(
@@ -263,44 +319,106 @@ def next_command(settings: Settings, **wanted: Any) -> int:
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
 @takes_settings("database_url", "timezone")
-def follow_rules(settings: Settings, *, dry_run: bool, yes: bool, **wanted: Any) -> int:
+def follow_rules(
+    settings: Settings,
+    *,
+    names: tuple[str, ...],
+    app: str | None,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> int:
     """Have schedules that an earlier version stored follow the newest rules.
 
     It first lists them, with the due times within a year that change. Without NAMEs, all jobs.
     """
-    with open_sender(settings) as sender:
-        seen = sender.send("jobs.follow-rules", dry_run=True, **wanted)
-        print_output(seen)
-        if dry_run or not seen.facts["jobs"]:
+    with connect(settings) as client:
+        asked = [f"{app}/{name}" if app and "/" not in name else name for name in names]
+        known = [str(client.find_job(name)) for name in asked]
+        old = client.follow_rules(jobs=known, app=app, dry_run=True).jobs
+        _print_old_rules(old, as_json=as_json)
+        if dry_run or not old:
             return 0
         if not yes and not click.confirm("Move them?", default=False, err=True):
             return 1
-        print_output(sender.send("jobs.follow-rules", dry_run=False, **wanted))
+        moved = client.follow_rules(jobs=known, app=app).moved
+    if as_json:
+        print_json({"moved": moved})
+    else:
+        print_line(f"{moved} {'job follows' if moved == 1 else 'jobs follow'} the newest rule now")
     return 0
+
+
+def _print_old_rules(old: Sequence[OldRuleJob], *, as_json: bool) -> None:
+    if as_json:
+        for job in old:
+            print_struct(job)
+        return
+    lines = [
+        (
+            f"{job.app}/{job.job}",
+            job.schedule,
+            _some(job.no_longer_due, ZoneInfo(job.timezone)),
+            _some(job.newly_due, ZoneInfo(job.timezone)),
+        )
+        for job in old
+    ]
+    headers = ("job", "schedule", "no longer due", "newly due")
+    print_table(headers, lines, nothing="every job follows the newest rule")
+
+
+def _some(times: Sequence[datetime], zone: ZoneInfo) -> str:
+    """Return the first of some times, and how many more there are."""
+    shown = [shown_time(at, zone) for at in times[:_SHOWN_TIMES]]
+    more = len(times) - len(shown)
+    return ", ".join([*shown, *([f"{more} more"] if more else ())])
 
 
 @jobs.command(epilog=examples("warren jobs start nightly-report mails/hourly"))
 @_names
 @takes_settings("database_url", "timezone")
-def start(settings: Settings, names: tuple[str, ...]) -> int:
+def start(settings: Settings, names: tuple[str, ...]) -> None:
     """Start the schedules of jobs."""
-    return send(settings, "jobs.start", names=names)
+    with connect(settings) as client:
+        for name, job in _found(client, names):
+            started = client.start_job(job).changed
+            print_line(f"{name} started" if started else f"{name} is already started")
 
 
 @jobs.command(epilog=examples("warren jobs stop nightly-report mails/hourly"))
 @_names
 @takes_settings("database_url", "timezone")
-def stop(settings: Settings, names: tuple[str, ...]) -> int:
+def stop(settings: Settings, names: tuple[str, ...]) -> None:
     """Stop the schedules of jobs. Runs in progress continue."""
-    return send(settings, "jobs.stop", names=names)
+    going = []
+    with connect(settings) as client:
+        for name, job in _found(client, names):
+            done = client.stop_job(job)
+            words = f"stopped{_also(done.cancelled)}" if done.changed else "is already stopped"
+            print_line(f"{name} {words}")
+            going += [f"backfill {backfill_id} of {name} goes on" for backfill_id in done.backfills]
+    for words in going:
+        warn(words)
 
 
 @jobs.command(epilog=examples("warren jobs delete nightly-report"))
 @_name
 @takes_settings("database_url", "timezone")
-def delete(settings: Settings, name: str) -> int:
+def delete(settings: Settings, name: str) -> None:
     """Delete a job. Its runs stay in the log table."""
-    return send(settings, "jobs.delete", name=name)
+    with connect(settings) as client:
+        cancelled = client.delete_job(str(client.find_job(name)))
+    print_line(f"{name} deleted{_also(cancelled)}")
+
+
+def _found(client: Client, names: Sequence[str]) -> list[tuple[str, str]]:
+    """Return jobs as they were named, and as APP/NAME; nothing is done if one does not exist."""
+    return [(name, str(client.find_job(name))) for name in names]
+
+
+def _also(cancelled: int) -> str:
+    runs = "planned run" if cancelled == 1 else "planned runs"
+    return f"; cancelled: {cancelled} {runs}" if cancelled else ""
 
 
 @jobs.command(

@@ -19,11 +19,6 @@ READ, TRIGGER, OPERATE, WRITE, ADMIN = "read", "trigger", "operate", "write", "a
 ERRANDS = {
     "jobs.list": Errand(READ, "jobs:list_jobs"),
     "jobs.show": Errand(READ, "jobs:show_job"),
-    "jobs.next": Errand(READ, "jobs:next_fires_of"),
-    "jobs.follow-rules": Errand(WRITE, "jobs:follow_rules"),
-    "jobs.start": Errand(OPERATE, "jobs:start_jobs"),
-    "jobs.stop": Errand(OPERATE, "jobs:stop_jobs"),
-    "jobs.delete": Errand(WRITE, "jobs:delete_job"),
     "jobs.trigger": Errand(TRIGGER, "runs:trigger_job"),
     "jobs.apply": Errand(WRITE, "job_files:apply_files"),
     "jobs.check": Errand(WRITE, "job_files:check_files"),

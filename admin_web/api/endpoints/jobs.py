@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
@@ -28,31 +28,42 @@ from warren.admin_web.api.paging import Cursor, Limit, page, place_of
 from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal, at_parameter
 from warren.admin_web.services import ApiServices
 from warren.resources import jobs as operations
-from warren.resources.jobs import JobName
+from warren.resources.cluster import Blocker
+from warren.resources.instant import Instant
+from warren.resources.jobs import (
+    CANCELLED_HEADER,
+    CHANGE_HEADERS,
+    JOB,
+    FollowedRules,
+    JobName,
+    NextAnswer,
+    NextTime,
+    OldRuleJob,
+    Switched,
+)
 from warren.resources.operation import DEFAULT_LIMIT, JSON, MERGE_PATCH, Scope, Word, page_type
-from warren.scheduler.app_names import nearest_name
+from warren.scheduler.app_names import Resolver, nearest_name
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
+from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import next_fire, next_fires
+from warren.scheduler.schedules.reading import next_fire, next_fires, waits_for
+from warren.scheduler.schedules.why import Fate, fates
 from warren.scheduler.views.job_warnings import job_warnings
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms, iso
 from warren.sql.jobs import child_links, job_names, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
-from warren.sql.listings import job_search
+from warren.sql.listings import backfills, job_search
+from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.job_search import JobFilter, ListedJob, Order
 from warren.sql.registry import apps
 
 #: Characters of an entity tag after the fingerprint of the job's declaration.
 _HASH_LENGTH = 16
-CHANGE_HEADERS = {
-    "If-Match": "The `ETag` that it must still have; `*` = any.",
-    "If-None-Match": "`*`: it must not exist yet.",
-}
 #: The header of reads.
 READ_HEADERS = {"If-None-Match": "The `ETag` that the caller has; 304 if it is still the same."}
 
@@ -98,10 +109,6 @@ def check_version(spec: JobSpec) -> str | None:
 def is_not_modified(tag: str) -> bool:
     """Return whether the client already has the answer with this tag."""
     return request.if_none_match.contains_weak(tag)
-
-
-#: The path of a job.
-JOB = "/jobs/<app>/<name>"
 
 
 def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
@@ -162,30 +169,6 @@ def read_job(services: ApiServices, call: Call, job_id: int) -> tuple[ListedJob,
     return services.database.read(read)
 
 
-class NextQuery(msgspec.Struct, kw_only=True):
-    """How many due times to return."""
-
-    count: Annotated[int, msgspec.Meta(ge=1, le=1_000)] = 5
-
-
-class NextAnswer(msgspec.Struct, kw_only=True):
-    """When a job is due next; if it is stopped, as if it were started now.
-
-    `clock_changes` says what the next changes of the clock within a year do to its times.
-    """
-
-    fires_at: list[str]
-    enabled: bool
-    clock_changes: list[str]
-
-
-class Switched(msgspec.Struct, kw_only=True):
-    """Whether anything changed, and how many planned runs a stop has cancelled, if any."""
-
-    changed: bool
-    cancelled: int | msgspec.UnsetType = msgspec.UNSET
-
-
 class JobSwitchEndpoints:
     """Whether jobs fire on their schedules."""
 
@@ -215,35 +198,75 @@ class JobSwitchEndpoints:
                 raise Problem(Code.NO_JOB_NAMED_NEAR, name=name, near=near) from error
             raise
 
-    @endpoint("POST", f"{JOB}/start", Scope.OPERATE, Switched)
+    @serves(operations.start_job)
     def start(self, call: Call, app: str, name: str) -> Switched:
-        """Start a job's schedule."""
         job_id = job_id_of(self._services, call, app, name)
         return Switched(changed=self._services.commands(call.actor).jobs.start(job_id))
 
-    @endpoint("POST", f"{JOB}/stop", Scope.OPERATE, Switched)
+    @serves(operations.stop_job)
     def stop(self, call: Call, app: str, name: str) -> Switched:
-        """Stop a job's schedule and cancel its planned runs; runs in progress continue."""
         job_id = job_id_of(self._services, call, app, name)
         stopped = self._services.commands(call.actor).jobs.stop(job_id)
-        cancelled = stopped.cancelled if stopped else 0
-        return Switched(changed=bool(stopped), cancelled=cancelled or msgspec.UNSET)
+        going = BackfillFilter(app_ids=call.actor.app_ids, job_id=job_id, is_going=True)
+        rows = self._services.database.read(lambda session: backfills.listing(session, going))
+        return Switched(
+            changed=bool(stopped),
+            cancelled=stopped.cancelled if stopped else 0,
+            backfills=[row.backfill.id for row in rows],
+        )
 
-    @endpoint("GET", f"{JOB}/next", Scope.READ, NextAnswer, query=NextQuery)
+    @serves(operations.follow_rules)
+    def follow_rules(self, call: Call) -> FollowedRules:
+        body, commands = call.body, self._services.commands(call.actor).jobs
+        ids = Resolver(self._services.database, call.actor.app_ids)
+        wanted = {ids.job(name) for name in body.jobs}
+        old = [job for job in commands.with_old_rules(body.app) if not wanted or job.id in wanted]
+        moved = None if body.dry_run else commands.follow_rules([job.id for job in old])
+        return FollowedRules(
+            jobs=[
+                OldRuleJob(
+                    job=job.name,
+                    app=job.app,
+                    schedule=job.schedule,
+                    timezone=job.timezone,
+                    no_longer_due=[*map(Instant.of, job.changed.before)],
+                    newly_due=[*map(Instant.of, job.changed.after)],
+                )
+                for job in old
+            ],
+            moved=moved,
+        )
+
+    @serves(operations.next_times)
     def next(self, call: Call, app: str, name: str) -> NextAnswer:
-        """Show when a job is due next."""
-        now_ms, zone = self._services.now_ms(), self._services.timezone
-        listed, _ = read_job(self._services, call, job_id_of(self._services, call, app, name))
-        calendars = self._services.database.read(lambda s: calendars_for(s, [listed]))
-        fires = next_fires(
-            listed, now_ms=now_ms, count=call.query.count, timezone=zone, calendars=calendars
-        )
-        facts = ScheduleFacts.of(listed, listed.timezone or zone)
+        query, now_ms, zone = call.query, self._services.now_ms(), self._services.timezone
+        job, _ = read_job(self._services, call, job_id_of(self._services, call, app, name))
+        known = self._services.database.read(lambda session: calendars_for(session, [job]))
+        fires = next_fires(job, now_ms=now_ms, count=query.count, timezone=zone, calendars=known)
+        facts = ScheduleFacts.of(job, job.timezone or zone)
+        times = None
+        if query.why:
+            anchor = (job.next_tick_at if job.is_enabled else 0) or now_ms
+            told = fates(facts, known, now_ms=now_ms, anchor_ms=anchor, count=query.count)
+            times = [*map(_time, told)]
         return NextAnswer(
-            fires_at=[iso(fire) or "" for fire in fires],
-            enabled=bool(listed.is_enabled),
-            clock_changes=list(map(str, clock_notes(facts, now_ms=now_ms, calendars=calendars))),
+            fires_at=[*map(Instant.of, fires)],
+            enabled=bool(job.is_enabled),
+            clock_changes=[*map(str, clock_notes(facts, now_ms=now_ms, calendars=known))],
+            hint=registry.hint(job.schedule_kind, job.schedule_value),
+            waits_for=waits_for(job),
+            timezone=facts.timezone,
+            times=times,
         )
+
+
+def _time(fate: Fate) -> NextTime:
+    why = fate.why
+    return NextTime(
+        nominal_at=Instant.of(fate.nominal_ms),
+        fires_at=Instant.if_any(fate.tick_ms),
+        why=Blocker(code=why.code.name.lower(), message=str(why)) if why else None,
+    )
 
 
 JobPage = page_type(JobAnswer)
@@ -396,22 +419,15 @@ class JobEndpoints:
         body = read_body(JobBody, whole)
         return self._change(call, job_id, _spec(body, BodyLocation(app=app, name=name)), spec)
 
-    @endpoint(
-        "DELETE",
-        JOB,
-        Scope.WRITE,
-        None,
-        status=204,
-        headers={"If-Match": CHANGE_HEADERS["If-Match"]},
-        is_conditional=True,
-    )
-    def delete(self, call: Call, app: str, name: str) -> None:
-        """Delete a job; its runs stay."""
+    @serves(operations.delete_job)
+    def delete(self, call: Call, app: str, name: str) -> Reply:
         must_exist()
         job_id = job_id_of(self._services, call, app, name)
         _, spec = read_job(self._services, call, job_id)
         seen = check_version(spec)
-        self._services.commands(call.actor).jobs.delete([job_id], seen=seen)
+        done = self._services.commands(call.actor).jobs.delete([job_id], seen=seen)
+        cancelled = sum(done.values())
+        return Reply(headers={CANCELLED_HEADER: str(cancelled)} if cancelled else {})
 
     @endpoint("GET", f"{JOB}/scripts", Scope.READ, ScriptsAnswer)
     def scripts(self, call: Call, app: str, name: str) -> ScriptsAnswer:

@@ -137,6 +137,25 @@ def test_a_backfill_is_previewed_and_made_once_with_the_same_arguments(
     assert client.cancel_backfill(made, kill=True).killed == 0
 
 
+def test_a_job_is_started_stopped_and_deleted_with_what_that_cancels(client: Client) -> None:
+    client.apply("jobs: [{name: weekly, app: reports, handler: h, schedule: {every: 1h}}]")
+    going = client.backfill("reports/weekly", "2020-01-01", "2020-01-01", dates=True)
+    client.trigger("reports/weekly", after="1h")
+
+    assert client.start_job("reports/weekly").changed
+    due = client.next_times("reports/weekly", count=2, why=True)
+    stopped = client.stop_job("reports/weekly")
+    client.trigger("reports/weekly", after="1h")
+    deleted = client.delete_job("reports/weekly")
+
+    assert (due.timezone, due.enabled) == ("UTC", True)
+    assert due.times is not None
+    assert [time.fires_at for time in due.times] == due.fires_at
+    assert (stopped.changed, stopped.backfills) == (True, [going.id])
+    assert deleted == 2
+    assert client.follow_rules(dry_run=True).moved is None
+
+
 def test_job_files_are_applied_together_and_later_ones_win(
     client: Client, url: str, token: str, tmp_path: Path
 ) -> None:

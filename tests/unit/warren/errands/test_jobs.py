@@ -5,9 +5,9 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from warren.errands.doing.jobs import HEADERS, job_facts, job_line, waits
+from warren.errands.doing.jobs import HEADERS, job_facts, job_line
 from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
-from warren.scheduler.schedules.reading import next_fire, next_fires
+from warren.scheduler.schedules.reading import next_fire, next_fires, waits_for
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.job_search import ListedJob
@@ -42,7 +42,7 @@ def view(row: ListedJob, *children: str) -> JobView:
 
 
 def facts_of(row: ListedJob, *children: str) -> dict[str, str]:
-    return job_facts(view(row, *children), now_ms=NOON, zone=UTC, waits=waits(row))
+    return job_facts(view(row, *children), now_ms=NOON, zone=UTC, waits=waits_for(row))
 
 
 class TestNextFire:
