@@ -5,7 +5,9 @@ import time
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from typing import Any
+from weakref import WeakSet
 
+import pymysql
 import sqlalchemy
 from sqlalchemy import (
     BigInteger,
@@ -21,7 +23,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.dialects import mysql
-from sqlalchemy.engine import URL
+from sqlalchemy.engine import URL, ExceptionContext
 from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.sql import SQLColumnExpression
@@ -58,15 +60,21 @@ OLDEST_MARIADB, OLDEST_MYSQL = (10, 6), (8, 0)
 #: Errors after which the same unit of work may succeed: lock wait (1205), deadlock (1213), changed
 #: since read (1020), NOWAIT (3572), connection killed (1927) or lost (2006, 2013, 2055, 4031).
 RETRYABLE_CODES = frozenset({1205, 1213, 1020, 3572, 1927, 2006, 2013, 2055, 4031})
-#: Errors of a server that is temporarily unable to work: disk or table full (1021, 1030, 1114), too
-#: many connections (1040), shutting down (1053), no right (1044, 1142, 1143), lock table full
-#: (1206), read-only (1290, 1836), interrupted (1317, 1969, 3024); of one whose binary log or
-#: replication takes no writes: wrong binlog_format (1665), cache of the log full (1197), commit
-#: failed (1180), refused by the replication plugin (3100, 3101), node of a Galera cluster not ready
-#: (1047).
-UNAVAILABLE_CODES = frozenset(
-    {1021, 1030, 1040, 1044, 1053, 1114, 1142, 1143, 1206, 1290, 1317, 1836, 1969, 3024}
-    | {1047, 1180, 1197, 1665, 3100, 3101}
+#: Errors of a server that takes no writes: read-only (1290, 1792, 1836), refused by its replication
+#: plugin (3100, 3101), node of a Galera cluster not ready (1047). Behind the same name there may be
+#: another one by now, so all connections to it are given up.
+READ_ONLY_CODES = frozenset({1047, 1290, 1792, 1836, 3100, 3101})
+#: Errors of the values or of the statement, which any server would refuse again: no value (1048,
+#: 1263, 1364), duplicate (1062, 1169, 1586), reference (1216, 1217, 1451, 1452), value that does
+#: not fit (1264, 1265, 1292, 1300, 1365, 1366, 1367, 1406, 1411, 1441, 1690, 1977, 3854), too large
+#: (1153, 1301), not JSON (3140, 3141), check (3819, 4025) or trigger (1644); syntax (1064, 1149),
+#: ambiguous or wrong column (1052, 1110, 1111, 1136), arguments (1210, 1230, 1235, 1318), wrong
+#: number of rows or columns (1241, 1242), collations (1267, 1271). Any other one is the server's.
+FAULT_CODES = frozenset(
+    {1048, 1263, 1364, 1062, 1169, 1586, 1216, 1217, 1451, 1452}
+    | {1264, 1265, 1292, 1300, 1365, 1366, 1367, 1406, 1411, 1441, 1690, 1977, 3854}
+    | {1153, 1301, 3140, 3141, 3819, 4025, 1644, 1064, 1149, 1052, 1110, 1111, 1136}
+    | {1210, 1230, 1235, 1318, 1241, 1242, 1267, 1271}
 )
 #: Errors of a server that cannot be reached: no connection (2002, 2003), too many (1040), shutting
 #: down (1053), lost (2006, 2013, 2055, 4031).
@@ -80,6 +88,10 @@ _OUT_OF_RANGE, _DUPLICATE = 1690, 1062
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
+
+
+#: All engines of this process.
+_ENGINES: WeakSet[Engine] = WeakSet()
 
 
 class MySQL:
@@ -125,6 +137,8 @@ class MySQL:
             },
         )
         event.listen(engine, "checkin", _restart_age)
+        _ENGINES.add(engine)
+        event.listen(engine, "handle_error", _leave_if_read_only)
         if not how.fail_fast:
             event.listen(engine, "checkout", _ping_if_idle)
         if how.fail_fast and not how.is_autocommit:
@@ -150,9 +164,13 @@ class MySQL:
         return _code(error) in LOSS_CODES
 
     def is_unavailable(self, error: DBAPIError) -> bool:
-        """Check the error code; without a statement, it is an error of connecting or committing."""
-        has_statement = error.statement is not None
-        return not has_statement or self.is_retryable(error) or _code(error) in UNAVAILABLE_CODES
+        """Return False for what is wrong with values or statement; the rest is the server's.
+
+        Without a statement, it is an error of connecting or committing.
+        """
+        is_driver = isinstance(error.orig, pymysql.err.ProgrammingError) and not _code(error)
+        is_fault = is_driver or _code(error) in FAULT_CODES
+        return error.statement is None or self.is_retryable(error) or not is_fault
 
     def is_schema_fault(self, error: DBAPIError) -> bool:
         """Check the error code."""
@@ -320,6 +338,20 @@ def _ping_if_idle(connection: Any, record: Any, _proxy: object) -> None:
 def _restart_age(_connection: object, record: Any) -> None:
     """Make the pool's limit on a connection's age a limit on its idle time."""
     record.starttime = time.time()
+
+
+def _leave_if_read_only(context: ExceptionContext) -> None:
+    """Give up all connections of this process to a server that takes no writes.
+
+    Those that are busy are closed when they are returned. The unit of work is tried again.
+    """
+    arguments = getattr(context.original_exception, "args", ())
+    if context.engine is None or not arguments or arguments[0] not in READ_ONLY_CODES:
+        return
+    context.is_disconnect = True
+    for engine in list(_ENGINES):
+        if engine.url == context.engine.url:
+            engine.dispose()
 
 
 def _limit_idle_time(engine: Engine) -> None:

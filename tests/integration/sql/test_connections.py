@@ -49,6 +49,28 @@ def test_a_connection_is_kept_as_long_as_it_is_used_and_no_longer(
     assert connection_id(database) != first
 
 
+@pytest.mark.parametrize("code", [1047, 1290, 1792, 1836, 3100])
+def test_every_connection_to_a_server_that_takes_no_writes_is_given_up(
+    database: Database, mariadb_url: str, code: int
+) -> None:
+    refusal = text(f"SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {code}")
+    this_one = text("SELECT CONNECTION_ID()")
+    beside = Database(mariadb_url)
+
+    def ids() -> set[int]:
+        found = {connection_id(each) for each in (database, beside)}
+        return found | {database.read_autocommit(lambda s: s.execute(this_one).scalar_one())}
+
+    before = ids()
+
+    with pytest.raises(DatabaseUnavailable):
+        database.write(lambda session: session.execute(refusal))
+
+    assert len(before) == 3
+    assert not before & ids()
+    beside.close()
+
+
 def test_columns_that_come_again_are_read_as_at_first(database: Database) -> None:
     statements = [
         "SELECT 1 AS one, 'text' AS word, 2.5 AS half",

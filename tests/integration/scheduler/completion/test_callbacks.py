@@ -362,6 +362,33 @@ def test_an_error_of_the_server_decides_no_run(
     assert cluster.wait_final(poison).status == RunStatus.SUCCEEDED
 
 
+def test_results_wait_while_the_server_cannot_store_them(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unwritable = (
+        "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1878, MESSAGE_TEXT = 'no temporary file'"
+    )
+    if cluster.database.dialect.is_embedded:
+        unwritable = "SELECT id FROM a_table_that_is_gone"
+
+    def fail(session: Session, _ends: Sequence[transitions.FinalState]) -> None:
+        session.execute(text(unwritable))
+
+    cluster.job("work", concurrency=50)
+    ids = [cluster.trigger("work") for _ in range(6)]
+    desk.take(6)
+    with monkeypatch.context() as broken:
+        broken.setattr(transitions, "end", fail)
+        desk.report(*(desk.finished(each, result="7") for each in ids))
+        eventually(lambda: "callbacks" in node.failing_roles)
+
+    rows = [cluster.wait_final(each) for each in ids]
+
+    assert {(row.status, row.result) for row in rows} == {(RunStatus.SUCCEEDED, "7")}
+    assert node.counters["callbacks_unstorable"] == 0
+    assert node.connections.admin.count_messages("warren.dead") == 0
+
+
 def test_reports_wait_for_a_database_that_is_away(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
