@@ -4,7 +4,7 @@ import json
 import time
 from random import Random
 
-from warren.scheduler.dispatch import run_routing
+from warren.scheduler.dispatch.decisions import shard_choices
 from warren.scheduler.routing import routes
 from warren.scheduler.routing.routes import ProbeAnswer, Route, RouteRequest
 
@@ -31,7 +31,7 @@ def decisions(route: Route, executors: int, count: int) -> float:
         memory = json.loads(remembered[job_id]) if job_id in remembered else None
         request = RouteRequest(job_id=job_id, addresses=addresses, memory=memory, probes=probes)
         if route == Route.SHARDING_BROADCAST:
-            assert len(run_routing.choices(request)) == executors
+            assert len(shard_choices(request)) == executors
             continue
         choice = routes.choose(route, request, chance)
         assert choice.address in addresses

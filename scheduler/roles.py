@@ -37,14 +37,12 @@ from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
 from warren.scheduler.dispatch.confirmations import Confirmations
-from warren.scheduler.dispatch.dispatcher import SWEEP_MS, Dispatcher
+from warren.scheduler.dispatch.dispatcher import Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
+from warren.scheduler.dispatch.peeks import SWEEP_MS
 from warren.scheduler.dispatch.planner import Planner
-from warren.scheduler.dispatch.route_resolver import Destinations, RouteResolver
-from warren.scheduler.dispatch.run_sender import RunSender
 from warren.scheduler.dispatch.workload import LIMIT, Workload
 from warren.scheduler.executor_commands import CommandSender
-from warren.scheduler.jobs.script_cache import Scripts
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.load_recorder import LoadRecorder
@@ -477,30 +475,23 @@ class Roles:
         self._make_dispatcher(probes)
 
     def _make_dispatcher(self, probes: Probes) -> None:
-        resolver = RouteResolver(probes, with_added(self._options.added_routes))
-        settings = AppSettings(self.context.database, self.context.monotonic)
         self.dispatcher = Dispatcher(
             context=self.context,
+            completion=self.completion,
             ender=self._ender,
-            destinations=Destinations(self.roster, settings, self.workload),
-            resolver=resolver,
-            sender=RunSender(
-                context=self.context,
-                completion=self.completion,
-                roster=self.roster,
-                workload=self.workload,
-                resolver=resolver,
-                probes=probes,
-                publisher=self.publisher,
-                confirmations=self.confirmations,
-                scripts=Scripts(),
-                alarm_defaults=self._options.alarm_policy.defaults,
-            ),
+            roster=self.roster,
+            settings=AppSettings(self.context.database, self.context.monotonic),
+            workload=self.workload,
             uptime=self.uptime,
+            probes=probes,
+            routers=with_added(self._options.added_routes),
+            publisher=self.publisher,
+            confirmations=self.confirmations,
+            alarm_defaults=self._options.alarm_policy.defaults,
         )
         self.work = PendingWork(
             self.context.database,
-            since_ms=self.dispatcher.since_ms,
+            since_ms=self.dispatcher.peeks.since_ms,
             on_look=self.uptime.hear,
             clock=self.context.monotonic,
         )

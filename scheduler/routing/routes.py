@@ -367,7 +367,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class RouteDecision:
     """What a route chose for a request, or its error text."""
 
     request: RouteRequest
@@ -377,7 +377,7 @@ class Decision:
 
 def decide(
     asked: Sequence[Asked], routers: Mapping[str, Router], random: Random
-) -> dict[int, Decision]:
+) -> dict[int, RouteDecision]:
     """Let routes choose, one run after the other, each with the memory left by the one before."""
     memories: dict[int, Memory] = {}
     decisions = {}
@@ -396,12 +396,12 @@ def decide(
     return decisions
 
 
-def _decide(router: Router, request: RouteRequest, random: Random) -> Decision:
+def _decide(router: Router, request: RouteRequest, random: Random) -> RouteDecision:
     try:
-        return Decision(request, _sound(router.pick(request, random), request))
+        return RouteDecision(request, _sound(router.pick(request, random), request))
     except Exception as error:  # noqa: BLE001 - it is not our code
         words = f"{type(error).__name__}: {fault_of(error)}"
-        return Decision(request, Choice(None, words), fault=words)
+        return RouteDecision(request, Choice(None, words), fault=words)
 
 
 def _sound(choice: object, request: RouteRequest) -> Choice:

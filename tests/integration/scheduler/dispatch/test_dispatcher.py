@@ -20,10 +20,8 @@ from warren.broker.topology import run_queue
 from warren.broker.transport import Delivery
 from warren.scheduler.commands.bulk.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
-from warren.scheduler.dispatch import dispatcher, run_sender
-from warren.scheduler.dispatch.dispatcher import STOCKED_SECONDS
-from warren.scheduler.dispatch.route_resolver import STOCK
-from warren.scheduler.dispatch.run_sender import AHEAD_MS
+from warren.scheduler.dispatch import dispatcher
+from warren.scheduler.dispatch.dispatcher import AHEAD_MS, STOCK, STOCKED_SECONDS
 from warren.scheduler.dispatch.workload import FULL_SECONDS
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.node import SchedulerNode
@@ -116,7 +114,7 @@ def test_a_run_is_not_claimed_long_before_its_time_and_the_wait_ends_in_time_for
 def slow_clock(monkeypatch: pytest.MonkeyPatch) -> MovedClock:
     """A scheduler's clock that moves while it waits for the time to send, and only then."""
     clock = MovedClock()
-    monkeypatch.setattr(run_sender.time, "sleep", clock.advance)
+    monkeypatch.setattr(dispatcher.time, "sleep", clock.advance)
     return clock
 
 
@@ -145,7 +143,7 @@ def test_a_scheduler_frozen_while_it_waits_for_the_time_publishes_nothing(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock = MovedClock()
-    monkeypatch.setattr(run_sender.time, "sleep", lambda _seconds: clock.advance(61))
+    monkeypatch.setattr(dispatcher.time, "sleep", lambda _seconds: clock.advance(61))
     still = new_still(cluster, clock=clock, stale=60.0)
     seat_at(cluster, still)()
     now_ms = still.clock.now_ms()

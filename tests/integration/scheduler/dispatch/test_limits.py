@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put
 from warren.scheduler.completion.end import End
-from warren.scheduler.limits.waits import RECHECK_SECONDS
+from warren.scheduler.dispatch.left_out import RECHECK_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Problem
 from warren.sql.limits import damage
@@ -202,7 +202,7 @@ def test_a_run_that_is_due_while_a_limit_is_found_full_is_sent_at_once(
     limited(cluster, "load")
     cluster.job("free", route="FIRST")
     running, _ = cluster.trigger("load"), cluster.trigger("load")
-    peek, late = still.dispatcher._peek_by_priority, list[int]()
+    peek, late = still.dispatcher.peeks.due, list[int]()
 
     def peek_and_be_late(*args: Any, **options: Any) -> list[int]:
         found = peek(*args, **options)
@@ -212,7 +212,7 @@ def test_a_run_that_is_due_while_a_limit_is_found_full_is_sent_at_once(
             assert eventually(lambda: cluster.now_ms() > due_at)
         return found
 
-    monkeypatch.setattr(still.dispatcher, "_peek_by_priority", peek_and_be_late)
+    monkeypatch.setattr(still.dispatcher.peeks, "due", peek_and_be_late)
     dispatch(cluster, still)
 
     assert sent(cluster) == [running, *late]
