@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 from warren.admin_web.downloads import FORMAT, FORMATS
 from warren.admin_web.services import ConsoleServices
 from warren.resources.instant import to_builtins
+from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.views.job_view import job_json, job_view
 from warren.scheduler.views.to_json import plain
@@ -112,7 +113,8 @@ def _json(lines: Iterable[Row]) -> Iterator[str]:
     yield "[]\n" if start == "[\n" else "\n]\n"
 
 
-_JOB = (
+#: The first columns of a job; then come its other fields.
+_FIRST_OF_JOB = (
     *("id", "app", "name", "author", "tags", "enabled", "schedule", "timezone", "handler"),
     *("script_language", "param", "route", "block", "misfire", "late_limit"),
     *("catch_up_within", "catch_up_most", "delivery"),
@@ -132,6 +134,14 @@ _JOB = (
     ),
     "last_due_at",
 )
+#: Fields without a column: `schedule` says three, and the source of a script may be long.
+_UNLISTED = frozenset({"schedule_kind", "schedule_value", "schedule_options", "script_source"})
+_OPEN = (name for name, field in FIELDS.items() if not field.kind.is_secret)
+_JOB = tuple(
+    dict.fromkeys(
+        (*_FIRST_OF_JOB, *(name for name in _OPEN if name not in _UNLISTED), "declared_in")
+    )
+)
 _RUN = (
     *("id", "job_id", "app", "job", "kind", "status", "due_at"),
     *("run_date", "started_at", "finished_at"),
@@ -150,7 +160,7 @@ class ListFiles:
         self._services = services
 
     def jobs(self, wanted: JobFilter) -> Response:
-        """Export jobs in the order of their page, without webhook URLs, which may be secret."""
+        """Export jobs in the order of their page, without fields that are secret."""
         now_ms, zone = self._services.now_ms(), self._services.timezone
 
         def read(
@@ -159,8 +169,17 @@ class ListFiles:
             asked = replace(wanted, after=place, limit=limit)
             page = job_search.search(session, asked, now_ms=now_ms)
             known = calendars_for(session, page)
+            children = job_search.children(session, [job.id for job in page], wanted)
             rows = [
-                job_json(job_view(job, now_ms=now_ms, timezone=zone, calendars=known))
+                job_json(
+                    job_view(
+                        job,
+                        now_ms=now_ms,
+                        timezone=zone,
+                        children=children.get(job.id, ()),
+                        calendars=known,
+                    )
+                )
                 for job in page
             ]
             last = job_search.place(page[-1], wanted.order) if len(page) == limit else None

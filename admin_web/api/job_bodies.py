@@ -11,18 +11,18 @@ from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import Graph, parse
-from warren.scheduler.jobs.field_kinds import LimitNames
+from warren.scheduler.jobs.field_kinds import LimitNames, Webhook
 from warren.scheduler.jobs.rules import in_short, process_of
-from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
+from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec
 from warren.scheduler.limits.specs import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
-_TOP, _SCRIPT, _ALARM = in_group(), in_group("script"), in_group("alarm")
-_WEBHOOK, _RETRY, _RUN_DATE = in_group("webhook"), in_group("retry"), in_group("run_date")
-_CATCH_UP = in_group("catch_up")
+#: The groups whose fields are those of a body, and the names of some of them in the API.
+_PLAIN = {group: fields for group, fields in GROUPS.items() if group != "schedule"}
+_TITLES = {"alarm": "JobAlarm", "webhook": "RunWebhook"}
 _KEYWORDS = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _MORE_KEYS = tuple(key for kind in _KEYWORDS.values() for key in kind.more_keys)
 _WHOLE = (ValueForm.SECONDS, ValueForm.WORKDAY)
@@ -95,30 +95,19 @@ ScheduleBody: Any = msgspec.defstruct(
     kw_only=True,
     omit_defaults=True,
 )
-ScriptBody: Any = msgspec.defstruct("Script", _optional(_SCRIPT), kw_only=True, omit_defaults=True)
-AlarmBody: Any = msgspec.defstruct("JobAlarm", _optional(_ALARM), kw_only=True, omit_defaults=True)
-WebhookBody: Any = msgspec.defstruct(
-    "RunWebhook", _optional(_WEBHOOK), kw_only=True, omit_defaults=True
-)
-#: How a job is retried. Answers have the times and the delay as `retries` and `retry_delay`.
-RetryBody: Any = msgspec.defstruct(
-    "Retry", _optional({**SHORT_RETRY, **_RETRY}), kw_only=True, omit_defaults=True
-)
-RunDateBody: Any = msgspec.defstruct(
-    "RunDate", _optional(_RUN_DATE), kw_only=True, omit_defaults=True
-)
-#: What the misfire policy CATCH_UP catches up.
-CatchUpBody: Any = msgspec.defstruct(
-    "CatchUp", _optional(_CATCH_UP), kw_only=True, omit_defaults=True
-)
-_Groups = [
+
+
+def _group_body(group: str, fields: Mapping[str, Field]) -> Any:
+    """Return the type of a group; answers have the times and the delay of `retry` at the top."""
+    fields = {**SHORT_RETRY, **fields} if group == "retry" else fields
+    title = _TITLES.get(group, group.title().replace("_", ""))
+    return msgspec.defstruct(title, _optional(fields), kw_only=True, omit_defaults=True)
+
+
+_BODIES = {group: _group_body(group, fields) for group, fields in _PLAIN.items()}
+_GROUPS = [
     ("schedule", ScheduleBody | Literal["none"] | None, None),
-    ("run_date", RunDateBody | None, None),
-    ("catch_up", CatchUpBody | None, None),
-    ("script", ScriptBody | None, None),
-    ("retry", RetryBody | None, None),
-    ("alarm", AlarmBody | None, None),
-    ("webhook", WebhookBody | None, None),
+    *((group, body | None, None) for group, body in _BODIES.items()),
 ]
 
 
@@ -145,8 +134,8 @@ JobBody: Any = msgspec.defstruct(
     [
         ("name", str | None, None),
         ("app", str | None, None),
-        *_optional(_TOP),
-        *_Groups,
+        *_optional(TOP),
+        *_GROUPS,
         (FRESH_PROCESS, bool | None, None),
         ("state", dict[str, Any] | None, None),
         ("warnings", list[str] | None, None),
@@ -160,8 +149,8 @@ JobBody: Any = msgspec.defstruct(
 JobAnswer: Any = msgspec.defstruct(
     "Job",
     [
-        *((key, _type(field)) for key, field in _TOP.items()),
-        *((key, kind) for key, kind, _ in _Groups),
+        *((key, _type(field)) for key, field in TOP.items()),
+        *((key, kind) for key, kind, _ in _GROUPS),
         ("state", JobState),
         ("warnings", list[str] | msgspec.UnsetType, msgspec.UNSET),
         ("cancelled", int | msgspec.UnsetType, msgspec.UNSET),
@@ -181,20 +170,14 @@ class BodyLocation:
 
 def job_answer(spec: JobSpec, state: JobState, *, enabled: bool, with_secrets: bool) -> Any:
     """Return the answer about a job; without secrets, webhooks are cut down to their hosts."""
-    values: dict[str, Any] = {
-        key: _to_api(getattr(spec, field.name)) for key, field in _TOP.items()
-    }
+    values: dict[str, Any] = {key: _to_api(getattr(spec, field.name)) for key, field in TOP.items()}
     values |= {"enabled": enabled, "state": state}
     schedule = shown_as(spec.schedule_kind).in_job_file(spec.schedule_value)
     zone = {"timezone": spec.timezone} if spec.timezone else {}
     options = spec.schedule_options.given()
     values["schedule"] = ScheduleBody(**_known(schedule), **zone, **options) if schedule else None
-    values["run_date"] = _if_set(spec, _RUN_DATE, RunDateBody)
-    values["catch_up"] = _if_set(spec, _CATCH_UP, CatchUpBody)
-    values["script"] = _group(spec, _SCRIPT, ScriptBody) if spec.script_language else None
-    values["retry"] = _if_set(spec, _RETRY, RetryBody)
-    values["alarm"] = _alarm(spec, with_secrets=with_secrets) if spec.alarm else None
-    values["webhook"] = _webhook(spec, with_secrets=with_secrets) if spec.webhook else None
+    for group, fields in _PLAIN.items():
+        values[group] = _group(spec, group, fields, with_secrets=with_secrets)
     return JobAnswer(**values)
 
 
@@ -213,7 +196,7 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
     answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)
     body: dict[str, Any] = msgspec.to_builtins(answer)
     del body["state"]
-    usual = {key: field.default for key, field in _TOP.items()} | {"enabled": False}
+    usual = {key: field.default for key, field in TOP.items()} | {"enabled": False}
     return {
         name: value for name, value in body.items() if value not in (None, [], {}, usual.get(name))
     }
@@ -224,7 +207,7 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     before = len(wrong)
     values: dict[str, Any] = {
         field.name: _from_api(field, value)
-        for key, field in _TOP.items()
+        for key, field in TOP.items()
         if key != FLOW and (value := getattr(body, key)) is not None
     }
     values |= _flow_of(body.flow, location, wrong)
@@ -237,18 +220,11 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
     values |= _process_of(body, location, wrong)
     values |= _retry_of(body, location, wrong)
     values |= _schedule_of(body.schedule, location, wrong)
-    for group, fields, name in (
-        (body.run_date, _RUN_DATE, "run_date"),
-        (body.catch_up, _CATCH_UP, "catch_up"),
-        (body.script, _SCRIPT, "script"),
-        (body.alarm, _ALARM, "alarm"),
-        (body.webhook, _WEBHOOK, "webhook"),
-    ):
-        values |= _values_of(group, fields)
-        if name == "script" and group is not None:
-            for key in ("language", "source"):
-                if not getattr(group, key):
-                    wrong.add(f"{location.pointer}/script/{key}", f"missing field {key!r}")
+    for name, fields in _PLAIN.items():
+        values |= _values_of(getattr(body, name), fields)
+    for key in ("language", "source") if body.script is not None else ():
+        if not getattr(body.script, key):
+            wrong.add(f"{location.pointer}/script/{key}", f"missing field {key!r}")
     return JobSpec(**values) if len(wrong) == before else None
 
 
@@ -311,7 +287,7 @@ def _retry_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str
     said = {key: value for key in SHORT_RETRY if (value := getattr(body.retry, key)) is not None}
     short = {key.name: getattr(body, key.name) for key in SHORT_RETRY.values()}
     try:
-        return _values_of(body.retry, _RETRY) | in_short(short, said)
+        return in_short(short, said)
     except Problem as problem:
         wrong.add(f"{location.pointer}/{problem.field}", str(problem))
         return {}
@@ -341,37 +317,20 @@ def _values_of(group: Any, fields: Mapping[str, Field]) -> dict[str, Any]:
     if group is None:
         return {}
     return {
-        field.name: tuple(value) if isinstance(value, list) else value
+        field.name: _from_api(field, value)
         for key, field in fields.items()
         if (value := getattr(group, key)) is not None
     }
 
 
-def _if_set(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:
-    """Return a group of which at least one field has not its default; else None."""
-    is_set = any(getattr(spec, field.name) != field.default for field in fields.values())
-    return _group(spec, fields, kind) if is_set else None
-
-
-def _group(spec: JobSpec, fields: Mapping[str, Field], kind: Any) -> Any:
-    given = {key: getattr(spec, field.name) or None for key, field in fields.items()}
-    return kind(
-        **{key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
-    )
-
-
-def _alarm(spec: JobSpec, *, with_secrets: bool) -> Any:
-    alarm = _group(spec, _ALARM, AlarmBody)
-    if alarm.webhook and not with_secrets:
-        alarm.webhook = without_secret(alarm.webhook)
-    return alarm
-
-
-def _webhook(spec: JobSpec, *, with_secrets: bool) -> Any:
-    webhook = _group(spec, _WEBHOOK, WebhookBody)
-    if not with_secrets:
-        webhook.url = without_secret(webhook.url)
-    return webhook
+def _group(spec: JobSpec, group: str, fields: Mapping[str, Field], *, with_secrets: bool) -> Any:
+    """Return a group; None if all its fields have their defaults."""
+    given = {key: getattr(spec, field.name) for key, field in fields.items()}
+    if all(value == fields[key].default for key, value in given.items()):
+        return None
+    hidden = () if with_secrets else (key for key in given if isinstance(fields[key].kind, Webhook))
+    given |= {key: without_secret(given[key]) for key in hidden if given[key]}
+    return _BODIES[group](**{key: _to_api(value) or None for key, value in given.items()})
 
 
 def _known(schedule: Mapping[str, str | int]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
 from warren.scheduler.alarms.channels.message import STYLES
-from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share
+from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Texts
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Problem
@@ -63,14 +63,19 @@ FORM_FIELDS: Mapping[str, JobField] = {
 }
 
 
-def _field(name: str, label: LazyString, hint: LazyString | str = "", **look: str) -> Any:
-    """Return the form field for a declared field, with its default."""
+def _field(
+    name: str, label: LazyString | str = "", hint: LazyString | str = "", **look: str
+) -> Any:
+    """Return the form field for a declared field, with its default; its label may be its title."""
     declared = FORM_FIELDS[name]
     kind, default = declared.kind, declared.default
+    label = label or declared.title.capitalize()
     if isinstance(kind, Choice):
         return SelectField(
             label, validate_choice=False, default=default, description=hint, name=declared.name
         )
+    if isinstance(kind, Texts):
+        default = ", ".join(default)
     if isinstance(kind, Number):
         look, default = look | {"inputmode": "numeric"}, str(default)
     if isinstance(kind, Share):
@@ -293,6 +298,8 @@ class JobForm(ConsoleForm):
     option_fields = tuple(OPTIONS.values())
     end_fields = ("webhook_url", "webhook_when")
     expect_fields = ("expect",)
+    #: Declared fields without a place above; they are labelled by their titles.
+    other_fields: tuple[str, ...] = ()
 
     def set_choices(
         self,
@@ -313,10 +320,13 @@ class JobForm(ConsoleForm):
         self.language.choices = select_choices(
             [_HANDLER, *((kind, name) for kind, name in kinds if kind in types)]
         )
-        for name, options in job_labels.OPTIONS.items():
-            field: Any = self[_TAKEN.get(name, name)]
-            added = routes if name == "route" else ()
-            field.choices = choices_for(field, job_labels.choices(options), added)
+        for name, item in FORM_FIELDS.items():
+            if isinstance(item.kind, Choice):
+                field: Any = self[name]
+                named = job_labels.OPTIONS.get(item.name, {})
+                others = [one for one in (item.default, *item.kind.known) if one not in named]
+                added = routes if name == "route" else ()
+                field.choices = choices_for(field, job_labels.choices(named), (*others, *added))
         # Each choice names the field for its value.
         self.schedule_kind.choices = [
             SelectChoice(kind, words, {"data-asks": _value_field(kind)})
@@ -333,8 +343,9 @@ class JobForm(ConsoleForm):
             values[name] = spec.schedule_value
         values |= {name: getattr(spec.schedule_options, name) for name in OPTIONS.values()}
         del values["enabled"]
-        lists = {"emails": spec.alarm_emails, "tags": spec.tags, "limits": spec.limits}
-        values |= {name: ", ".join(texts) for name, texts in lists.items()}
+        for name, item in FORM_FIELDS.items():
+            if isinstance(item.kind, Texts) and name != "children":
+                values[name] = ", ".join(getattr(spec, item.name))
         return values
 
     @property
@@ -406,6 +417,11 @@ class JobForm(ConsoleForm):
         if problem.field == "schedule":
             return _value_field(self.schedule_kind.data or NO_SCHEDULE) or "schedule_kind"
         return OPTIONS.get(part, part) or _TAKEN.get(whole, whole)
+
+
+JobForm.other_fields = tuple(name for name in FORM_FIELDS if not hasattr(JobForm, name))
+for _name in JobForm.other_fields:
+    setattr(JobForm, _name, _field(_name))
 
 
 def _value_field(kind: str) -> str:

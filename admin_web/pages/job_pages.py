@@ -239,7 +239,9 @@ def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
         return str(CALL_WHEN.get(value, value)) if value else ""
     if kind.is_secret and value and not may_see_secrets:
         return str(gettext("yes"))
-    return label_of(OPTIONS[field.name], value) if isinstance(kind, Choice) else kind.shown(value)
+    if isinstance(kind, Choice):
+        return label_of(OPTIONS.get(field.name, {}), value)
+    return kind.shown(value)
 
 
 def _look(field: Field) -> str:

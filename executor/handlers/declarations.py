@@ -96,6 +96,7 @@ class JobFields(TypedDict, total=False):
 
     `job_name` is the job's name, by default the handler's. `param` is a text, the handler's params,
     or anything else that becomes JSON. Durations are seconds, or texts such as "90s", "5m", "2h".
+    A test holds that there is one for each field of a job.
     """
 
     app: str
@@ -103,13 +104,14 @@ class JobFields(TypedDict, total=False):
     author: str
     tags: Sequence[str]
     schedule: Schedule
-    run_date: Mapping[str, int]
+    run_date: Mapping[str, int | str]
     param: object
     param_template: str
     route: str
     block: str
-    misfire: str
+    misfire: str | Mapping[str, Mapping[str, int | str]]
     late_limit: int | str
+    catch_up: Mapping[str, int | str]
     delivery: str
     concurrency: int
     scope: str

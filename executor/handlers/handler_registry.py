@@ -253,10 +253,11 @@ def _declare(
 
 def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
     """Refuse fields that no job has; their values are checked when the job is applied."""
-    for unknown in sorted(set(fields) - set(JobFields.__annotations__)):
+    known = JobFields.__annotations__
+    for unknown in sorted(set(fields) - set(known)):
         import difflib  # noqa: PLC0415 - rarely needed, and job processes load no more than they must
 
-        similar = difflib.get_close_matches(unknown, JobFields.__annotations__, 1)
+        similar = difflib.get_close_matches(unknown, (*known, "process", "retry"), 1)
         hint = f", did you mean {similar[0]!r}?" if similar else ""
         hint = f": {INSTEAD[unknown]}" if unknown in INSTEAD else hint
         raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")

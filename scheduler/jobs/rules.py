@@ -19,13 +19,13 @@ from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
 from warren.scheduler.jobs.spec import (
     FIELDS,
+    GROUPS,
     PROCESSES,
     ROUTES,
     RULED,
     SHORT_RETRY,
     Field,
     JobSpec,
-    in_group,
 )
 from warren.scheduler.limits.specs import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
@@ -242,9 +242,7 @@ def _flow(spec: JobSpec) -> Iterator[Problem]:
 
 def _catch_up(spec: JobSpec) -> Iterator[Problem]:
     if spec.misfire != MisfirePolicy.CATCH_UP:
-        if any(
-            getattr(spec, field.name) != field.default for field in in_group("catch_up").values()
-        ):
+        if any(getattr(spec, field.name) != field.default for field in GROUPS["catch_up"].values()):
             yield Problem(Code.CATCH_UP_UNUSED, "catch_up", got=spec.misfire)
     elif spec.schedule_kind in WAITING_KINDS:
         yield Problem(Code.CATCH_UP_DELAY, "misfire")

@@ -256,16 +256,19 @@ WRITTEN = tuple(field for field in FIELDS.values() if not field.kind.custom)
 #: Fields whose kind restricts their values.
 _RULED_KINDS = (Choice, Line, Number, Share, Tags)
 RULED = tuple(field for field in FIELDS.values() if isinstance(field.kind, _RULED_KINDS))
+_GROUP_NAMES = tuple(dict.fromkeys(field.kind.group for field in FIELDS.values()))
+_BY_GROUP: Mapping[str, Mapping[str, Field]] = {
+    group: {field.key: field for field in FIELDS.values() if field.kind.group == group}
+    for group in _GROUP_NAMES
+}
+#: The fields at the top level of a job file, by key; and the groups in it, with theirs.
+TOP = _BY_GROUP[""]
+GROUPS = {group: fields for group, fields in _BY_GROUP.items() if group}
 #: What the group `retry` of a job file may hold besides its own fields, by key: those that have a
 #: short form at the top.
 SHORT_RETRY: Mapping[str, Field] = {"times": FIELDS["retries"], "delay": FIELDS["retry_delay"]}
 _STORED = attrgetter(*(field.column for field in WRITTEN))
 _WANTED = attrgetter(*(field.name for field in WRITTEN))
-
-
-def in_group(group: str = "") -> dict[str, Field]:
-    """Return the fields of a group of the job file by key; empty = those of the top level."""
-    return {field.key: field for field in FIELDS.values() if field.kind.group == group}
 
 
 def columns_of(spec: JobSpec, which: Iterable[Field] = WRITTEN) -> dict[str, object]:

@@ -207,6 +207,21 @@ def show(
     return job
 
 
+def children(
+    session: Session, job_ids: Iterable[int], known: JobFilter
+) -> dict[int, Sequence[str]]:
+    """Return the children of jobs as APP/NAME, without those that do not exist for the visitor."""
+    by_parent = child_links.children(session, job_ids)
+    every = {child for ids in by_parent.values() for child in ids}
+    if known.job_ids is not None:
+        every &= {*known.job_ids}
+    by_id = names(session, every, known.app_ids)
+    return {
+        job_id: [by_id[child] for child in ids if child in by_id]
+        for job_id, ids in by_parent.items()
+    }
+
+
 def names(
     session: Session, job_ids: Iterable[int], app_ids: Collection[int] | None
 ) -> dict[int, str]:

@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from functools import partial
 from typing import Any, TypeAlias
 
 import yaml
@@ -16,7 +15,7 @@ from warren.jobfile.sources import escape_places, escape_unseen, is_unseen
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.expectations.expectations import Expectations
-from warren.scheduler.jobs.spec import FIELDS, SHORT_RETRY, AppSpec, Field, JobSpec, in_group
+from warren.scheduler.jobs.spec import FIELDS, GROUPS, SHORT_RETRY, AppSpec, Field, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.schedules.registry import shown_as
 
@@ -28,13 +27,9 @@ _RESOLVER: Any = yaml.resolver.Resolver()
 
 #: A value in a flow mapping.
 Inline: TypeAlias = "str | int | float | bool | Sequence[str] | Mapping[str, Inline]"
-#: The fields of a job's retries by their keys in `retry`, and the place of each in a job file.
-_RETRY = {**SHORT_RETRY, **in_group("retry")}
-_RUN_DATE = in_group("run_date")
-_CATCH_UP = in_group("catch_up")
-_PLACES = {field.name: "retry" for field in _RETRY.values()} | {
-    field.name: "run_date" for field in _RUN_DATE.values()
-}
+#: The fields of a job's retries by their keys in `retry`, and those of them in no group.
+_RETRY = {**SHORT_RETRY, **GROUPS["retry"]}
+_SHORT = {field.name: "retry" for field in SHORT_RETRY.values()}
 
 
 def scalar(text: str, *, has_places: bool = True) -> str:
@@ -168,17 +163,20 @@ def _limit_lines(limit: LimitSpec) -> Iterator[str]:
 
 
 def _job_lines(spec: JobSpec) -> Iterator[str]:
-    places = (_PLACES.get(field.name, field.kind.group or field.name) for field in FIELDS.values())
+    places = (_SHORT.get(field.name, field.kind.group or field.name) for field in FIELDS.values())
     for key in dict.fromkeys(places):
-        if key in _GROUPS:
-            yield from _GROUPS[key](spec)
+        if key in _OWN_LINES:
+            yield from _OWN_LINES[key](spec)
+        elif key in GROUPS:
+            if given := _given(spec, GROUPS[key]):
+                yield _at(f"{key}: {braces(given)}")
         elif (value := getattr(spec, key)) != FIELDS[key].default:
             yield from _field(key, value)
 
 
 def _retry_lines(spec: JobSpec) -> Iterator[str]:
     """Yield the short form if nothing more is set, else the long one, `retry`."""
-    given = {key: getattr(spec, item.name) for key, item in _RETRY.items() if _is_set(spec, item)}
+    given = _given(spec, _RETRY)
     if set(given) <= set(SHORT_RETRY):
         for key, value in given.items():
             yield from _field(SHORT_RETRY[key].name, value)
@@ -186,14 +184,10 @@ def _retry_lines(spec: JobSpec) -> Iterator[str]:
         yield _at(f"retry: {braces(given)}")
 
 
-def _group_lines(group: str, known: Mapping[str, Field], spec: JobSpec) -> Iterator[str]:
-    given = {key: getattr(spec, item.name) for key, item in known.items() if _is_set(spec, item)}
-    if given:
-        yield _at(f"{group}: {braces(given)}")
-
-
-def _is_set(spec: JobSpec, field: Field) -> bool:
-    return bool(getattr(spec, field.name) != field.default)
+def _given(spec: JobSpec, known: Mapping[str, Field]) -> dict[str, Any]:
+    """Return the fields that have not their defaults, by key."""
+    values = {key: getattr(spec, field.name) for key, field in known.items()}
+    return {key: value for key, value in values.items() if value != known[key].default}
 
 
 def _schedule_lines(spec: JobSpec) -> Iterator[str]:
@@ -232,15 +226,11 @@ def _target_lines(group: str, target: AlarmTargets | RunWebhook | Expectations) 
         yield _at(f"{group}: {braces(values)}")
 
 
-_GROUPS: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
+_OWN_LINES: Mapping[str, Callable[[JobSpec], Iterator[str]]] = {
     "schedule": _schedule_lines,
     "flow": _flow_lines,
-    "run_date": partial(_group_lines, "run_date", _RUN_DATE),
-    "catch_up": partial(_group_lines, "catch_up", _CATCH_UP),
     "script": _script_lines,
     "retry": _retry_lines,
-    "alarm": lambda spec: _target_lines("alarm", spec.alarm),
-    "webhook": lambda spec: _target_lines("webhook", spec.webhook),
     "expect": lambda spec: _target_lines("expect", spec.expect),
 }
 

@@ -32,7 +32,7 @@ from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.field_kinds import LimitNames, Number
-from warren.scheduler.jobs.spec import SHORT_RETRY, Field, JobSpec, in_group
+from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec
 from warren.scheduler.limits.specs import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.misfire import MisfirePolicy
@@ -177,17 +177,15 @@ _SCHEDULE_VALUES: dict[ValueForm, Read] = {
 _SCHEDULES = {kind.keyword: kind for kind in KINDS.values() if kind.fires}
 _MORE_KEYS = tuple(key for kind in _SCHEDULES.values() for key in kind.more_keys)
 _WHEN = f"one of {', '.join(f'{{{keyword}: …}}' for keyword in _SCHEDULES)} or {NoSchedule.keyword}"
-_VALUES = in_group()
-_RETRY = {**SHORT_RETRY, **in_group("retry")}
+_GROUPS = {**GROUPS, "retry": {**SHORT_RETRY, **GROUPS["retry"]}}
 _OF_RETRY = frozenset(field.name for field in SHORT_RETRY.values())
 #: The older name of `process`.
 _FRESH_PROCESS = "fresh_process"
 #: What the misfire policy CATCH_UP catches up; it may stand within `misfire`.
 _CATCH_UP = "catch_up"
-_KNOWN = (
-    *_VALUES,
-    *("schedule", "run_date", "catch_up", "script", "retry", "alarm", "webhook", _FRESH_PROCESS),
-)
+_KNOWN = (*TOP, *GROUPS, _FRESH_PROCESS)
+#: Groups without rules besides those of their fields.
+_PLAIN = tuple(group for group in GROUPS if group not in ("schedule", "retry", "script"))
 
 
 class JobReader:
@@ -208,11 +206,11 @@ class JobReader:
         """Return the job that begins at a line and has these fields, and the line of each."""
         self._check_required(line, fields)
         fields = self._with_catch_up(fields)
-        values = _values(self._reader, fields, _VALUES)
+        values = _values(self._reader, fields, TOP)
         values |= self._process(values.get("process", ""), fields.get(_FRESH_PROCESS))
         values |= self._schedule(fields.get("schedule"))
         values |= self._retry(values, fields.get("retry"))
-        for group in ("run_date", "catch_up", "alarm", "webhook"):
+        for group in _PLAIN:
             values |= read_targets(self._reader, fields.get(group), group)
         values |= self._script(fields.get("script"))
         spec = JobSpec(**({"name": "", "app": ""} | values))
@@ -250,7 +248,7 @@ class JobReader:
             if field in _OF_RETRY and field not in entries:
                 field = "retry"
             # Missing and unreadable fields have been reported; here they have valid defaults.
-            if field in entries and (field not in _VALUES or field in values):
+            if field in entries and (field not in TOP or field in values):
                 self._reader.add_broken_rule(entries[field].line, problem)
 
     def _process(self, process: str, older: Entry | None) -> dict[str, Any]:
@@ -266,7 +264,7 @@ class JobReader:
     def _retry(self, short: Mapping[str, Any], entry: Entry | None) -> dict[str, Any]:
         if entry is None or is_null(entry.node):
             return {}
-        values = read_group(self._reader, entry, "retry", _RETRY)
+        values = read_group(self._reader, entry, "retry")
         said = {key: values[item.name] for key, item in SHORT_RETRY.items() if item.name in values}
         try:
             rules.in_short(short, said)
@@ -358,15 +356,10 @@ def _is_plain(node: yaml.Node) -> bool:
     return isinstance(node, yaml.ScalarNode) and not node.style
 
 
-def read_group(
-    reader: YamlReader, entry: Entry, group: str, known: Mapping[str, Field] | None = None
-) -> dict[str, Any]:
-    """Return the fields of a group by name; empty if one of them is invalid.
-
-    `known` are the fields by key, if they are not the group's own.
-    """
+def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
+    """Return the fields of a group by name; empty if one of them is invalid."""
     before = len(reader.wrong)
-    known = known or in_group(group)
+    known = _GROUPS[group]
     values = _values(reader, reader.fields(entry.node, group, tuple(known)), known)
     return values if len(reader.wrong) == before else {}
 

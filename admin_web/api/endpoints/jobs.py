@@ -55,7 +55,7 @@ from warren.scheduler.schedules.why import Fate, fates
 from warren.scheduler.views.job_warnings import job_warnings
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms, iso
-from warren.sql.jobs import child_links, job_names, script_versions
+from warren.sql.jobs import job_names, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
 from warren.sql.listings import backfills, job_search
 from warren.sql.listings.backfills import BackfillFilter
@@ -507,15 +507,8 @@ class JobEndpoints:
     def _children(
         self, session: Session, call: Call, job_ids: Sequence[int]
     ) -> dict[int, Sequence[str]]:
-        children = child_links.children(session, job_ids)
-        every = {child for ids in children.values() for child in ids}
-        if call.actor.job_ids is not None:
-            every &= call.actor.job_ids
-        names = job_search.names(session, every, call.actor.app_ids)
-        return {
-            job_id: [names[child] for child in ids if child in names]
-            for job_id, ids in children.items()
-        }
+        known = JobFilter(app_ids=call.actor.app_ids, job_ids=call.actor.job_ids)
+        return job_search.children(session, job_ids, known)
 
 
 def _version(row: ListedVersion, current: int | None) -> ScriptVersion:

@@ -11,6 +11,7 @@ from flask import Flask
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 from warren.admin_web import exports
+from warren.scheduler.jobs.spec import FIELDS
 
 LISTS = {
     "/jobs": "name",
@@ -110,6 +111,22 @@ def test_a_file_has_no_row_of_a_foreign_app(app: Flask, rows: Rows) -> None:
     assert [one["name"] for one in as_json(operator, "/apps?format=json")] == ["reports"]
     assert operator.get("/users?format=csv").status_code == 403
     assert operator.get("/audit?format=csv").status_code == 403
+
+
+def test_a_file_of_jobs_has_every_field_but_secrets(admin: Visit, rows: Rows) -> None:
+    child = rows.job("mail", scope="CLUSTER", limits="partner-api:2")
+    rows.job("parent", child_ids=str(child), alarm_secret="signs", alarm_style="dingtalk")
+
+    jobs = as_json(admin, "/jobs?app=reports&format=json")
+    mail, parent = (next(job for job in jobs if job["name"] == name) for name in ("mail", "parent"))
+
+    in_schedule = {"schedule_kind", "schedule_value", "schedule_options"}
+    secret = {name for name, field in FIELDS.items() if field.kind.is_secret}
+    assert secret == {"alarm_webhook", "alarm_secret", "webhook_url"}
+    assert FIELDS.keys() - mail.keys() == in_schedule | secret | {"script_source"}
+    assert [*mail][:4] == ["id", "app", "name", "author"]
+    assert (mail["scope"], mail["limits"]) == ("CLUSTER", ["partner-api:2"])
+    assert parent["children"] == ["reports/mail"]
 
 
 def test_a_file_holds_no_webhook(admin: Visit, rows: Rows) -> None:

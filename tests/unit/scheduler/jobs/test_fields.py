@@ -1,15 +1,28 @@
 """Each field of a job is declared once, and each column of its row is known."""
 
-from dataclasses import replace
+import inspect
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
+from warren.executor.handlers.declarations import JobFields, Retry
+from warren.executor.handlers.handler_registry import job
 from warren.scheduler.expectations.expectations import Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs.field_kinds import Secret
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
-from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec, changed, columns_of
+from warren.scheduler.jobs.spec import (
+    FIELDS,
+    GROUPS,
+    SHORT_RETRY,
+    TOP,
+    WRITTEN,
+    Field,
+    JobSpec,
+    changed,
+    columns_of,
+)
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.sql.models import Job
 
@@ -93,3 +106,23 @@ def test_a_fingerprint_tells_each_field_apart(field: Field) -> None:
 
 def test_being_enabled_is_no_content() -> None:
     assert fingerprint(replace(PLAIN, enabled=True)) == fingerprint(PLAIN)
+
+
+def test_a_handler_may_declare_each_field_of_a_job() -> None:
+    ours = {"name": "job_name", "retry": "retry=", "process": "process="}
+    of_retry = {field.name for field in SHORT_RETRY.values()}
+    instead_of_a_handler = {"handler", "script", "flow"}
+
+    wanted = {*TOP, *GROUPS} - of_retry - instead_of_a_handler
+    declared = {
+        *JobFields.__annotations__,
+        *(f"{name}=" for name in inspect.signature(job).parameters),
+    }
+    assert {ours.get(name, name) for name in wanted} - declared == set()
+    assert JobFields.__annotations__.keys() <= {*wanted, "job_name"}
+
+
+def test_a_retry_has_each_field_of_its_group() -> None:
+    own = {field.name for field in fields(Retry)} - {"never", "only"}
+
+    assert own == {*SHORT_RETRY, *GROUPS["retry"]}
