@@ -1,15 +1,15 @@
 """The active runs of this boot: those that wait in lanes and those that run in slots.
 
-`run_life.LIFE` says which events a run may have, and their effects. This module raises the events
-and, at its end, carries out the effects.
+`ActiveRuns.LIFE`, at its end, says which events a run may have, and their effects: its methods.
 
 The starts of the next runs are made durable in advance, so that no slot waits for the disk. After a
 crash of the host, and only then, reserved runs that had not started count as lost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
+from typing import ClassVar
 
 import msgspec
 
@@ -26,8 +26,9 @@ from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import ActiveRun, Reporting, StartReports
 from warren.executor.processes.endings import Stop, cut_off, killed, returned
 from warren.executor.processes.interface import SlotPool
-from warren.executor.run_life import LIFE, Effect, Event, Phase
+from warren.executor.run_life import Event, Phase
 
+Effect = Callable[["ActiveRuns", ActiveRun], None]
 #: The most reserved runs of one lane.
 RESERVED_DEPTH = 8
 
@@ -146,27 +147,6 @@ class ActiveRuns:
         )
         #: Whether running runs are left to the next process.
         self.is_leaving = False
-        self._effects: dict[Effect, Callable[[ActiveRun], None]] = {
-            Effect.STOP_WAITING: self._stop_waiting,
-            Effect.RECORD_START: self._record_start,
-            Effect.START_ONCE_DURABLE: self._start_once_durable,
-            Effect.START_ONCE_WRITTEN: self._start_once_written,
-            Effect.ENTER_SLOT: self._enter_slot,
-            Effect.RUN_IN_LANE: self._run_in_lane,
-            Effect.NOTE_START: self._note_start,
-            Effect.WAIT_AGAIN: self._wait_again,
-            Effect.QUEUE_AGAIN: self._queue_again,
-            Effect.MARK_STOPPING: self._mark_stopping,
-            Effect.STOP_IN_SLOT: self._stop_in_slot,
-            Effect.DROP_FROM_LANE: self._drop_from_lane,
-            Effect.LEAVE_UNSTARTED: self._leave_unstarted,
-            Effect.LEAVE_LANE: self._leave_lane,
-            Effect.REPORT_STOP: self._report_stop,
-            Effect.REPORT_SLOT_GONE: self._report_slot_gone,
-            Effect.REPORT_FAULT: self._report_fault,
-            Effect.REPORT_END: self._report_end,
-            Effect.RECORD_CLOSED: self._record_closed,
-        }
 
     # -- what is here -------------------------------------------------------------------------
 
@@ -367,14 +347,14 @@ class ActiveRuns:
             if run is not None and run.phase is Phase.WAITING:
                 self._apply(Event.CLOSED, run)
 
-    # -- the table ----------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def _apply(self, event: Event, run: ActiveRun) -> None:
-        run.phase, effects = LIFE[run.phase][event]
+        run.phase, effects = self.LIFE[run.phase][event]
         if run.phase is Phase.GONE:
             del self._runs[run.trigger.run_id]
         for effect in effects:
-            self._effects[effect](run)
+            effect(self, run)
 
     def _stop(self, run: ActiveRun, stop: Stop) -> None:
         run.stop = run.stop or stop
@@ -472,3 +452,44 @@ class ActiveRuns:
 
     def _record_closed(self, run: ActiveRun) -> None:
         self._reporting.drop_closed(run.trigger)
+
+    # -- the table ----------------------------------------------------------------------------
+
+    #: For each state and event of a run: the next state, and the effects in their order.
+    LIFE: ClassVar[Mapping[Phase, Mapping[Event, tuple[Phase, tuple[Effect, ...]]]]] = {
+        Phase.WAITING: {
+            Event.LET_GO: (Phase.STARTING, (_stop_waiting, _record_start, _start_once_durable)),
+            Event.LET_GO_RESERVED: (
+                Phase.STARTING,
+                (_stop_waiting, _record_start, _start_once_written),
+            ),
+            Event.REACHED: (Phase.RUNNING, (_run_in_lane, _stop_waiting, _note_start)),
+            Event.HANDED_BACK: (Phase.WAITING, (_queue_again,)),
+            Event.STOP: (Phase.GONE, (_drop_from_lane, _report_stop)),
+            Event.CLOSED: (Phase.GONE, (_drop_from_lane, _record_closed)),
+        },
+        Phase.STARTING: {
+            Event.DURABLE: (Phase.RUNNING, (_enter_slot,)),
+            Event.SLOT_GONE: (Phase.GONE, (_leave_unstarted, _report_slot_gone)),
+            Event.STOP: (Phase.CALLED_OFF, (_mark_stopping,)),
+        },
+        Phase.CALLED_OFF: {
+            Event.DURABLE: (Phase.GONE, (_leave_unstarted, _report_stop)),
+            Event.SLOT_GONE: (Phase.GONE, (_leave_unstarted, _report_stop)),
+            Event.STOP: (Phase.CALLED_OFF, ()),
+        },
+        Phase.RUNNING: {
+            Event.NOT_TAKEN: (Phase.GONE, (_leave_unstarted, _report_fault)),
+            Event.STARTED: (Phase.RUNNING, (_note_start,)),
+            Event.NOT_BEGUN: (Phase.WAITING, (_wait_again,)),
+            Event.STOP: (Phase.STOPPING, (_mark_stopping, _stop_in_slot)),
+            Event.ENDED: (Phase.GONE, (_leave_lane, _report_end)),
+        },
+        Phase.STOPPING: {
+            Event.STARTED: (Phase.STOPPING, (_note_start,)),
+            Event.NOT_BEGUN: (Phase.GONE, (_leave_unstarted, _report_stop)),
+            Event.STOP: (Phase.STOPPING, (_stop_in_slot,)),
+            Event.ENDED: (Phase.GONE, (_leave_lane, _report_end)),
+        },
+        Phase.GONE: {},
+    }

@@ -1,9 +1,8 @@
 """The slots: starts, times, stops and finishes runs in job processes.
 
 `Slots` prepares runs, and opens, maintains and closes what they run in. `SlotRuns` has the runs
-that hold a slot or were assigned early: `run_life.SLOT_LIFE` says which events they may have, and
-their effects. It raises the events (stops, timeouts, what processes do) and, at its end, carries
-out the effects.
+that hold a slot or were assigned early: its table `LIFE` says which events they may have, and their
+effects: its methods.
 
 Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
 of it is left: at its result if the process is clean and lives on, otherwise at exit.
@@ -12,11 +11,12 @@ of it is left: at its result if the process is clean and lives on, otherwise at 
 import asyncio
 import signal
 import time
-from collections.abc import Callable, KeysView, Sequence
+from collections.abc import Callable, KeysView, Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
 
 import structlog
 
@@ -55,7 +55,7 @@ from warren.executor.processes.job_process import EarlyRuns, JobProcess, Process
 from warren.executor.processes.pool import IdleLimit, Pool
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
-from warren.executor.run_life import SLOT_LIFE, Event, SlotEffect, SlotEvent
+from warren.executor.run_life import Event, SlotEvent, SlotPhase
 from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
 
 #: Seconds between two checks of log sizes and idle processes.
@@ -142,6 +142,9 @@ def _result(run: SlotRun, outcome: Outcome) -> str:
     return run.result.returned if run.result and outcome is Outcome.SUCCEEDED else ""
 
 
+Effect = Callable[["SlotRuns", SlotRun], None]
+
+
 class SlotRuns:
     """The runs in the slots of one executor. `on_change` is called when some are gone."""
 
@@ -178,25 +181,6 @@ class SlotRuns:
         self.pool = Pool(loop, supervisor, options, self._early_runs, idle_limit, of_process)
         #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
-        self._effects: dict[SlotEffect, Callable[[SlotRun], None]] = {
-            SlotEffect.START_TIMER: self._start_timer,
-            SlotEffect.REPORT_STARTED: self._report_started,
-            SlotEffect.REPORT_STARTED_SOON: self._report_started_soon,
-            SlotEffect.TAKE_SLOT: self._take_slot,
-            SlotEffect.FORGET: self._forget,
-            SlotEffect.GIVE_BACK: self._give_back,
-            SlotEffect.REST_PROCESS: self._rest_process,
-            SlotEffect.REACH_NEXT: self._reach_next,
-            SlotEffect.REPORT_REACHED: self._report_reached,
-            SlotEffect.WAIT_FOR_EXIT: self._wait_for_exit,
-            SlotEffect.ASK_TO_EXIT: self._ask_to_exit,
-            SlotEffect.END_PROCESS: self._end_process,
-            SlotEffect.LEAVE_QUEUE: self._leave_queue,
-            SlotEffect.WAIT_FOR_ROOM: self._wait_for_room,
-            SlotEffect.PLACE_AGAIN: self._place_again,
-            SlotEffect.END_SOON: self._end_soon,
-            SlotEffect.REPORT_END: self._report_end,
-        }
 
     def __len__(self) -> int:
         """Return how many runs are in slots, or wait for runs that they called."""
@@ -399,12 +383,12 @@ class SlotRuns:
             run.stop, run.grace_seconds = stop, grace_seconds
             self._apply(SlotEvent.STOP, run)
 
-    # -- the table ----------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------
 
     def _apply(self, event: SlotEvent, run: SlotRun) -> None:
-        run.phase, effects = SLOT_LIFE[run.phase][event]
+        run.phase, effects = self.LIFE[run.phase][event]
         for effect in effects:
-            self._effects[effect](run)
+            effect(self, run)
 
     # -- the effects --------------------------------------------------------------------------
 
@@ -495,6 +479,67 @@ class SlotRuns:
     def _leave_slot(self, run: SlotRun) -> None:
         del self._runs[run.trigger.run_id]
         run.cancel_timer()
+
+    # -- the table ----------------------------------------------------------------------------
+
+    _CONTINUE = (SlotPhase.GONE, (_reach_next, _report_end, _report_reached))
+    _END = (SlotPhase.GONE, (_report_end,))
+
+    #: For each state and event of a run: the next state, and the effects in their order.
+    LIFE: ClassVar[Mapping[SlotPhase, Mapping[SlotEvent, tuple[SlotPhase, tuple[Effect, ...]]]]] = {
+        SlotPhase.QUEUED: {
+            SlotEvent.GIVEN_NEW: (SlotPhase.RUNNING, (_start_timer,)),
+            SlotEvent.GIVEN_IDLE: (SlotPhase.RUNNING, (_start_timer, _report_started_soon)),
+            SlotEvent.ASSIGNED_EARLY: (SlotPhase.ASSIGNED_EARLY, ()),
+            SlotEvent.CROWDED: (SlotPhase.QUEUED, ()),
+            SlotEvent.UNPLACED: (SlotPhase.ENDING, (_end_soon,)),
+            SlotEvent.STOP: (SlotPhase.ENDING, (_leave_queue, _end_soon)),
+            SlotEvent.EXITED: _END,
+        },
+        SlotPhase.ASSIGNED_EARLY: {
+            SlotEvent.REACHED: (SlotPhase.RUNNING, (_take_slot, _start_timer)),
+            SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (_forget,)),
+        },
+        SlotPhase.RUNNING: {
+            SlotEvent.FORKED: (SlotPhase.RUNNING, (_report_started,)),
+            SlotEvent.NOT_BEGUN: (SlotPhase.GONE, (_give_back,)),
+            SlotEvent.ANSWERED: (SlotPhase.GONE, (_rest_process, _report_end)),
+            SlotEvent.WENT_ON: _CONTINUE,
+            SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (_wait_for_exit,)),
+            SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (_ask_to_exit,)),
+            SlotEvent.STOP: (SlotPhase.STOPPING, (_end_process,)),
+            SlotEvent.EXITED: _END,
+            SlotEvent.EXITED_IDLE: (SlotPhase.QUEUED, (_place_again,)),
+            SlotEvent.NO_ROOM: (SlotPhase.QUEUED, (_wait_for_room,)),
+        },
+        SlotPhase.ANSWERED: {
+            SlotEvent.FORKED: (SlotPhase.ANSWERED, ()),
+            SlotEvent.NOT_BEGUN: (SlotPhase.ANSWERED, ()),
+            SlotEvent.WENT_ON: _CONTINUE,
+            SlotEvent.ANSWERED_LAST: (SlotPhase.ANSWERED, (_wait_for_exit,)),
+            SlotEvent.ANSWERED_LATE: (SlotPhase.ANSWERED, (_ask_to_exit,)),
+            SlotEvent.STOP: (SlotPhase.STOPPING, (_end_process,)),
+            SlotEvent.EXITED: _END,
+            SlotEvent.EXITED_IDLE: _END,
+            SlotEvent.NO_ROOM: _END,
+        },
+        SlotPhase.STOPPING: {
+            SlotEvent.FORKED: (SlotPhase.STOPPING, (_report_started,)),
+            SlotEvent.NOT_BEGUN: (SlotPhase.STOPPING, ()),
+            SlotEvent.WENT_ON: _CONTINUE,
+            SlotEvent.ANSWERED_LAST: (SlotPhase.STOPPING, (_wait_for_exit,)),
+            SlotEvent.ANSWERED_LATE: (SlotPhase.STOPPING, (_ask_to_exit,)),
+            SlotEvent.STOP: (SlotPhase.STOPPING, ()),
+            SlotEvent.EXITED: _END,
+            SlotEvent.EXITED_IDLE: _END,
+            SlotEvent.NO_ROOM: _END,
+        },
+        SlotPhase.ENDING: {
+            SlotEvent.STOP: (SlotPhase.ENDING, ()),
+            SlotEvent.OVER: _END,
+        },
+        SlotPhase.GONE: dict.fromkeys(SlotEvent, (SlotPhase.GONE, ())),
+    }
 
 
 class Slots(SlotPool):

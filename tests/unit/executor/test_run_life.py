@@ -3,25 +3,19 @@ from typing import Any
 
 import pytest
 
-from warren.executor.run_life import (
-    LIFE,
-    SLOT_LIFE,
-    Effect,
-    Event,
-    Phase,
-    SlotEffect,
-    SlotEvent,
-    SlotPhase,
-)
+from warren.executor.lanes.active_runs import ActiveRuns
+from warren.executor.processes.slots import SlotRuns
+from warren.executor.run_life import Event, Phase, SlotEvent, SlotPhase
 
+LIFE, SLOT_LIFE = ActiveRuns.LIFE, SlotRuns.LIFE
 Table = Mapping[Any, Mapping[Any, tuple[Any, Sequence[Any]]]]
 
 TABLES = pytest.mark.parametrize(
-    ("table", "phases", "firsts", "events", "effects"),
+    ("table", "phases", "firsts", "events"),
     [
-        (LIFE, Phase, {Phase.WAITING}, Event, Effect),
+        (LIFE, Phase, {Phase.WAITING}, Event),
         # A run is assigned early when another is given to a process.
-        (SLOT_LIFE, SlotPhase, {SlotPhase.QUEUED}, SlotEvent, SlotEffect),
+        (SLOT_LIFE, SlotPhase, {SlotPhase.QUEUED}, SlotEvent),
     ],
     ids=["executor", "slot"],
 )
@@ -35,7 +29,7 @@ def rows(table: Table) -> Iterator[tuple[Any, Any, Any, Sequence[Any]]]:
 
 @TABLES
 def test_table_leads_every_run_from_its_beginning_to_its_end(
-    table: Table, phases: Any, firsts: set[Any], events: Any, effects: Any
+    table: Table, phases: Any, firsts: set[Any], events: Any
 ) -> None:
     reached, ends = set(firsts), {phases.GONE}
     for _ in phases:
@@ -46,13 +40,12 @@ def test_table_leads_every_run_from_its_beginning_to_its_end(
 
 
 @TABLES
-def test_every_event_and_effect_is_in_the_table(
-    table: Table, phases: Any, firsts: set[Any], events: Any, effects: Any
+def test_every_event_is_in_the_table(
+    table: Table, phases: Any, firsts: set[Any], events: Any
 ) -> None:
     used = [row for row in rows(table) if row[0] is not phases.GONE]
 
     assert {event for _, event, _, _ in used} == set(events)
-    assert {effect for _, _, _, done in used for effect in done} == set(effects)
 
 
 def test_a_run_that_is_gone_stays_so_without_any_effect() -> None:
@@ -70,7 +63,7 @@ def test_a_run_can_be_stopped_as_long_as_it_is_there() -> None:
 
 
 def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
-    leave = {Effect.DROP_FROM_LANE, Effect.LEAVE_LANE, Effect.LEAVE_UNSTARTED}
+    leave = {ActiveRuns._drop_from_lane, ActiveRuns._leave_lane, ActiveRuns._leave_unstarted}
 
     assert [
         (phase, event)
@@ -80,7 +73,7 @@ def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
 
 
 def test_a_run_that_leaves_its_slot_has_ended_or_goes_back() -> None:
-    leave = {SlotEffect.REPORT_END, SlotEffect.GIVE_BACK, SlotEffect.FORGET}
+    leave = {SlotRuns._report_end, SlotRuns._give_back, SlotRuns._forget}
 
     assert [
         (phase, event)
@@ -94,5 +87,5 @@ def test_whatever_a_process_does_not_begin_any_more_is_no_end() -> None:
     assert [
         phase
         for phase, event, _, effects in rows(SLOT_LIFE)
-        if event is SlotEvent.NOT_BEGUN and SlotEffect.REPORT_END in effects
+        if event is SlotEvent.NOT_BEGUN and SlotRuns._report_end in effects
     ] == []
