@@ -12,7 +12,7 @@ processes it goes through others:
                         ^    ├──answered, process ends──> ANSWERED ──exited──^
     ASSIGNED_EARLY ─────┘    └──stop──> STOPPING ──exited────────────────────^
 
-For each of these and each event, `ActiveRuns.LIFE` and `SlotRuns.LIFE` have the next state and what
+For each of these and each event, `ActiveRuns.LIFE` and `Slots.LIFE` have the next state and what
 is done. What is not in a table cannot happen, and a run that has left its slot gets no more events.
 """
 

@@ -1,8 +1,7 @@
 """The slots: starts, times, stops and finishes runs in job processes.
 
-`Slots` prepares runs, and opens, maintains and closes what they run in. `SlotRuns` has the runs
-that hold a slot or were assigned early: its table `LIFE` says which events they may have, and their
-effects: its methods.
+`Slots` has the runs that hold a slot or were assigned early. Its table `LIFE`, at its end, says
+which events they may have, and their effects: its methods.
 
 Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
 of it is left: at its result if the process is clean and lives on, otherwise at exit.
@@ -62,111 +61,61 @@ from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
 SWEEP_SECONDS = 0.5
 #: Sweeps between two looks at the memory that idle processes take.
 _SWEEPS_PER_FIT = 6
+Effect = Callable[["Slots", SlotRun], None]
 
 
-class RunEnds:
-    """How the runs and job processes of one executor ended."""
+class Slots(SlotPool):
+    """The slots of one executor; the options say how many.
 
-    def __init__(self, log_limiter: LogLimiter, scripts: Scripts) -> None:
-        self._log_limiter = log_limiter
-        self._scripts = scripts
-        self._log = structlog.get_logger()
-        self._oom = linux.OomWatch()
-
-    def exited(self, process: JobProcess, exited: frames.Exited) -> Exit:
-        """Return how a process ended whose exit the zygote has reported."""
-        if process.is_forced:
-            self._log.warning("process_killed", pid=process.pid, handler=process.what)
-        if exited.survivors:
-            self._log.error("processes_survived", processes=exited.survivors)
-        was_killed = exited.code == -signal.SIGKILL and not process.is_forced
-        return Exit(
-            code=exited.code,
-            forced=process.is_forced,
-            oom=was_killed and self._oom.has_killed(),
-            survivors=exited.survivors,
-            left=exited.left,
-            left_count=exited.left_count,
-            failure=from_json(exited.why) or exited.error or None,
-        )
-
-    def stuck(self, process: JobProcess) -> Exit:
-        """Return the end of a process that is given up because it survives SIGKILL."""
-        name = f"{process.what} (pid {process.pid})"
-        self._log.error("processes_survived", processes=name)
-        return Exit(forced=process.is_forced, survivors=name)
-
-    def lost_zygote(self, process: JobProcess, survivors: str) -> Exit:
-        """Return the end of a process whose zygote has died."""
-        return Exit(forced=process.is_forced, survivors=survivors, failure=Why.ZYGOTE_DIED())
-
-    def conclude(self, run: SlotRun) -> Finished:
-        """Return the end of a run that has left its slot; delete its script's file."""
-        if run.command:
-            self._scripts.discard(run.command)
-        log = self._finished_log(run)
-        outcome, message = conclude(
-            stop=run.stop,
-            result=run.result,
-            exit_=run.exit,
-            grace_seconds=run.grace_seconds,
-            is_script=bool(run.command),
-            log_error=log.error,
-        )
-        failure = run.result if run.stop is None and outcome is Outcome.FAILED else None
-        return Finished(
-            run_id=run.trigger.run_id,
-            boot_id=run.trigger.boot_id,
-            outcome=outcome,
-            message=cut(str(message)),
-            why=to_json(message),
-            started_at_ms=run.started_at_ms,
-            finished_at_ms=int(time.time() * 1000),
-            log_tail=log.tail,
-            result=_result(run, outcome),
-            may_retry=failure is None or failure.may_retry,
-            retry_seconds=None if failure is None else failure.retry_seconds,
-        )
-
-    def _finished_log(self, run: SlotRun) -> FinishedLog:
-        result = run.result
-        if run.exit is not None or result is None:
-            return self._log_limiter.close(run.log_path)
-        if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
-            return self._log_limiter.close(run.log_path)
-        return self._log_limiter.check(run.log_path, result.log_tail)
-
-
-def _result(run: SlotRun, outcome: Outcome) -> str:
-    """Return what the handler of a run returned; a run that did not succeed has no result."""
-    return run.result.returned if run.result and outcome is Outcome.SUCCEEDED else ""
-
-
-Effect = Callable[["SlotRuns", SlotRun], None]
-
-
-class SlotRuns:
-    """The runs in the slots of one executor. `on_change` is called when some are gone."""
+    `events.ready` is called when a new zygote has replaced a dead one, so that `free` has grown.
+    Scripts run from files in `script_folder`, which is emptied at the start. Job processes note
+    what they begin in files in `notes_folder`; without it they get one run at a time.
+    """
 
     def __init__(
         self,
-        loop: asyncio.AbstractEventLoop,
-        *,
+        sources: Sequence[str],
+        run_logs: RunLogs,
         options: SlotOptions,
-        supervisor: ForkServerSupervisor,
-        notes_folder: Path | None,
-        ends: RunEnds,
+        *,
+        loop: asyncio.AbstractEventLoop,
         events: SlotEvents,
-        on_change: Callable[[], None],
+        script_folder: Path | None = None,
+        notes_folder: Path | None = None,
     ) -> None:
         self._loop = loop
-        self._grace_seconds = options.grace_seconds
         self._events = events
-        self._on_change = on_change
+        self._options = options
+        self._run_logs = run_logs
+        self._log_limiter = LogLimiter(run_logs)
+        self._line_times = LineTimes(run_logs.size, lambda: time.time_ns() // 1_000_000)
         self._log = structlog.get_logger()
-        self._ends = ends
-        of_process = ProcessEvents(
-            answered=self._on_answer, misused=self._on_misuse, stuck=self._on_stuck
+        self._confinement = replace(
+            options.confinement,
+            log_folder=run_logs.folder,
+            script_folder=script_folder.absolute() if script_folder else None,
+        )
+        self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
+        self._supervisor = ForkServerSupervisor(
+            loop=loop,
+            code=JobCode(
+                sources=tuple(sources),
+                hooks=options.hooks,
+                log_level=options.log_level,
+                builtin=options.builtin,
+                http_hosts=options.http_hosts,
+                secrets_file=options.secrets_file,
+                is_reloaded=options.is_reloaded,
+                terminal=options.terminal,
+            ),
+            confinement=self._confinement,
+            on_ready=self._on_zygote_ready,
+            on_forked=self._on_forked,
+            on_exited=self._on_exited,
+            on_died=self._on_zygote_died,
+        )
+        self._early_runs = EarlyRuns(
+            notes_folder, options.batch_seconds, partial(self._apply, SlotEvent.NOT_BEGUN)
         )
         idle_limit = IdleLimit(
             options.idle_count,
@@ -175,70 +124,118 @@ class SlotRuns:
             job_processes=options.confinement.limits.processes,
             host=Host(),
         )
-        self._early_runs = EarlyRuns(
-            notes_folder, options.batch_seconds, partial(self._apply, SlotEvent.NOT_BEGUN)
+        of_process = ProcessEvents(
+            answered=self._on_answer, misused=self._on_misuse, stuck=self._on_stuck
         )
-        self.pool = Pool(loop, supervisor, options, self._early_runs, idle_limit, of_process)
+        self._pool = Pool(loop, self._supervisor, options, self._early_runs, idle_limit, of_process)
+        self._oom = linux.OomWatch()
         #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
+        self._catalogue: EncodedCatalogue | None = None
+        self._sweeps = 0
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._closed: asyncio.Future[None] | None = None
 
-    def __len__(self) -> int:
-        """Return how many runs are in slots, or wait for runs that they called."""
-        return len(self._runs)
-
-    @property
-    def awaiting_count(self) -> int:
-        """How many runs wait for runs that they called, and leave their slots to others."""
-        return sum(bool(run.awaited) for run in self._runs.values())
+    # -- for the executor ---------------------------------------------------------------------
 
     @property
-    def ids(self) -> KeysView[int]:
+    def handlers(self) -> tuple[str, ...]:
+        """The names of the handlers, sorted."""
+        return tuple(handler.name for handler in self._supervisor.handlers)
+
+    @property
+    def catalogue(self) -> EncodedCatalogue | None:
+        """What can be run here, according to the last zygote."""
+        return self._catalogue
+
+    @property
+    def away(self) -> Reason | None:
+        """Why no process can be started: the zygote died and will not be replaced soon."""
+        fault = self._supervisor.fault(self._options.slow_seconds)
+        return Why.ZYGOTE_GONE(fault=fault) if fault else None
+
+    @property
+    def lacks_spares(self) -> bool:
+        """Whether the last spare processes kept failing."""
+        return self._supervisor.lacks_spares
+
+    @property
+    def free(self) -> int:
+        """How many runs could be started now; 0 while there is no zygote."""
+        if not self._supervisor.is_ready or self._closed is not None:
+            return 0
+        # Those that wait for runs that they called leave their slots to others.
+        awaiting = sum(bool(run.awaited) for run in self._runs.values())
+        return max(0, self._options.count - (len(self._runs) - awaiting))
+
+    @property
+    def running(self) -> KeysView[int]:
+        """The ids of runs that were started and have not finished."""
         return self._runs.keys()
 
-    @property
-    def all(self) -> list[SlotRun]:
-        return list(self._runs.values())
+    def open(self) -> tuple[str, ...]:
+        """Start the zygote, wait until it is ready, and return the handlers' names.
+
+        Raises:
+            HandlersError: the handlers cannot be loaded.
+
+        """
+        self._scripts.clear()
+        self._confinement.prepare_folders()
+        if self._confinement.script_folder is not None:
+            ended = end_marked(self._confinement.script_folder)
+            if ended:
+                self._log.warning("old_processes_ended", count=len(ended), names=ended[:20])
+        self._supervisor.keep_spares(self._options.spare_count)
+        self._supervisor.open(self._options.is_unwanted)
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+        self._catalogue = self._make_catalogue()
+        return self.handlers
+
+    def lacks_handler(self, trigger: Trigger) -> bool:
+        """Whether the last zygote has no such handler; scripts need none."""
+        return not trigger.script_language and trigger.handler not in self._supervisor.by_name
+
+    def schema_of(self, handler: str) -> str:
+        """Return the JSON Schema of a handler's params; "" = it has none, or is unknown."""
+        facts = self._supervisor.by_name.get(handler)
+        return "" if facts is None else facts.schema
+
+    def owner_of(self, trigger: Trigger) -> Owner | None:
+        use = self._use(trigger)
+        return None if use == ProcessUse.FRESH else Owner.of(trigger, use)
 
     def batch_size(self, owner: Owner) -> int:
         """Return how many runs a process of this owner may be given at once."""
-        return 1 if self.pool.is_slow(owner) else self._early_runs.batch_size
+        return 1 if self._pool.is_slow(owner) else self._early_runs.batch_size
 
-    def close(self) -> None:
-        """Close the begin notes; no process is left that could write to one."""
-        self._early_runs.close()
+    def start(self, trigger: Trigger, *others: Trigger) -> None:
+        """Start a run; requires `free`. Any failure is reported as its end.
 
-    # -- for the slots ------------------------------------------------------------------------
-
-    def start(self, run: SlotRun, followers: Sequence[SlotRun]) -> None:
-        """Give a run a slot and a process, which may be assigned some followers early."""
-        self._runs[run.trigger.run_id] = run
-        self._apply(self.pool.place(run, followers), run)
+        An idle process of the same owner gets the others too, to continue with.
+        """
+        if not self.free or trigger.run_id in self._runs:
+            raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
+        run = self._slot_run(trigger)
+        refusal = self._prepare(run)
+        followers = [self._slot_run(other) for other in others]
+        self._runs[trigger.run_id] = run
+        if refusal is not None:
+            run.exit = Exit(failure=refusal)
+            self._apply(SlotEvent.UNPLACED, run)
+            return
+        self._apply(self._pool.place(run, followers), run)
         for follower in followers:
             if follower.process is not None:
                 self._apply(SlotEvent.ASSIGNED_EARLY, follower)
-
-    def refuse(self, run: SlotRun, why: Reason) -> None:
-        """Give a run a slot in which it fails soon."""
-        self._runs[run.trigger.run_id] = run
-        run.exit = Exit(failure=why)
-        self._apply(SlotEvent.UNPLACED, run)
-
-    def place_waiting(self) -> None:
-        """Fork processes for the runs that wait for one while there is room."""
-        for run, event in self.pool.place_waiting():
-            self._apply(event, run)
-
-    def stop(self, run_id: int, stop: Stop, grace_seconds: float) -> bool:
-        """End a run; return whether it is still there, to finish soon."""
-        run = self._runs.get(run_id)
-        if run is not None:
-            self._stop(run, stop, grace_seconds)
-        return run_id in self._runs
 
     def has_begun(self, run_id: int) -> bool:
         """Whether a run is known to have begun; its process may stall just before."""
         run = self._runs.get(run_id)
         return run is None or self._early_runs.has_begun(run)
+
+    def is_assigned_early(self, run_id: int) -> bool:
+        return self._early_runs.get(run_id) is not None
 
     def recall(self, run_id: int) -> bool:
         """Take back what was assigned early with this run; return False if this run still is."""
@@ -247,17 +244,95 @@ class SlotRuns:
             self._early_runs.recall(run.process)
         return not self.is_assigned_early(run_id)
 
-    def is_assigned_early(self, run_id: int) -> bool:
-        return self._early_runs.get(run_id) is not None
-
     def recall_all(self) -> None:
-        for process in self.pool.all:
+        """Take back every run that a process has but has not begun."""
+        for process in self._pool.all:
             self._early_runs.recall(process)
+
+    def stop(self, run_id: int, why: Words) -> bool:
+        return self._stop_by_id(run_id, killed(why), self._options.grace_seconds)
+
+    def cut_off(self, run_id: int) -> bool:
+        return self._stop_by_id(run_id, cut_off(), self._options.grace_seconds)
+
+    def close(self, grace_seconds: float) -> "asyncio.Future[None]":
+        """Cut off all runs and end all processes; the future is done when none is left."""
+        if self._closed is None:
+            self._closed = self._loop.create_future()
+            for run_id in list(self._runs):
+                self._stop_by_id(run_id, cut_off(), grace_seconds)
+            self._close_when_empty()
+        return self._closed
+
+    def reload(self, then: Callable[[str], None]) -> None:
+        """Reload the handlers; runs that start afterwards use the new code.
+
+        `then` gets "" once that is done, or why it failed and the old code stays in use.
+        """
+
+        def take(why: str) -> None:
+            if not why:
+                self.recall_all()
+                self._pool.outdate()
+            then(why)
+
+        self._supervisor.reload(take)
+
+    # -- a run comes and is stopped -----------------------------------------------------------
+
+    def _slot_run(self, trigger: Trigger) -> SlotRun:
+        path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
+        self._confinement.prepare_log_folder(path)
+        use = self._use(trigger)
+        return SlotRun(trigger, path, use=use, log_reserve=self._log_limiter.reserve_bytes)
+
+    def _use(self, trigger: Trigger) -> ProcessUse:
+        """Return which runs its process serves, as its job, its handler or the options say."""
+        if trigger.script_language:
+            return ProcessUse.FRESH
+        facts = self._supervisor.by_name.get(trigger.handler)
+        of_handler = None if facts is None else facts.process
+        use = trigger.process or of_handler or self._options.process
+        # Another run of such a job is rare: a process kept for it would take the place of a useful
+        # one, and ending it costs more than letting it exit.
+        return ProcessUse.FRESH if trigger.one_time and use == ProcessUse.JOB else use
+
+    def _prepare(self, run: SlotRun) -> Reason | None:
+        """Write a script's file; return why a run gets no process, None if it does."""
+        if run.trigger.script_language:
+            try:
+                run.command = self._scripts.prepare(run.trigger)
+            except ScriptRefused as error:
+                return error.reason
+        if self.lacks_handler(run.trigger):
+            name = run.trigger.handler
+            if near := get_close_matches(name, self._supervisor.by_name, 1):
+                return Why.HANDLER_GONE_NEAR(name=name, near=near[0])
+            return Why.HANDLER_GONE(name=name)
+        return None
+
+    def _stop_by_id(self, run_id: int, stop: Stop, grace_seconds: float) -> bool:
+        """End a run; return whether it is still there, to finish soon."""
+        run = self._runs.get(run_id)
+        if run is not None:
+            self._stop(run, stop, grace_seconds)
+        return run_id in self._runs
+
+    def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
+        if run.stop is None:
+            self._early_runs.recall(run.process)  # it may have ended, or not begun: then it is GONE
+            run.stop, run.grace_seconds = stop, grace_seconds
+            self._apply(SlotEvent.STOP, run)
+
+    def _place_waiting(self) -> None:
+        """Fork processes for the runs that wait for one while there is room."""
+        for run, event in self._pool.place_waiting():
+            self._apply(event, run)
 
     # -- what processes do --------------------------------------------------------------------
 
-    def on_forked(self, forked: frames.Forked) -> None:
-        process = self.pool.get(forked.number)
+    def _on_forked(self, forked: frames.Forked) -> None:
+        process = self._pool.get(forked.number)
         if process is None:
             return
         process.pid = forked.pid
@@ -312,35 +387,51 @@ class SlotRuns:
         self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
         self._early_runs.recall(process)
         if process.run is None:
-            self.pool.stop_idle(process)
+            self._pool.stop_idle(process)
         elif process.run.result is None:
-            self._stop(process.run, channel_misused(why), self._grace_seconds)
+            self._stop(process.run, channel_misused(why), self._options.grace_seconds)
 
-    def on_exited(self, exited: frames.Exited) -> None:
+    def _on_exited(self, exited: frames.Exited) -> None:
         """Handle the end of a process and of its runs."""
-        process = self.pool.get(exited.number)
-        if process is not None:
-            self.pool.remove(process)
-            exit_ = self._ends.exited(process, exited)
-            self._take_exit(
-                process, exit_, had_no_room=exited.no_room, is_untaken=exited.is_untaken
-            )
+        process = self._pool.get(exited.number)
+        if process is None:
+            return
+        self._pool.remove(process)
+        if process.is_forced:
+            self._log.warning("process_killed", pid=process.pid, handler=process.what)
+        if exited.survivors:
+            self._log.error("processes_survived", processes=exited.survivors)
+        was_killed = exited.code == -signal.SIGKILL and not process.is_forced
+        exit_ = Exit(
+            code=exited.code,
+            forced=process.is_forced,
+            oom=was_killed and self._oom.has_killed(),
+            survivors=exited.survivors,
+            left=exited.left,
+            left_count=exited.left_count,
+            failure=from_json(exited.why) or exited.error or None,
+        )
+        self._take_exit(process, exit_, had_no_room=exited.no_room, is_untaken=exited.is_untaken)
 
-    def on_zygote_died(self, survivors: str, error: str) -> None:
-        """Handle the end of all processes; with an `error`, no run waits for others."""
-        for process in self.pool.remove_all():
+    def _on_zygote_died(self, survivors: str) -> None:
+        """Handle the end of all processes; if no other zygote follows, no run waits for one."""
+        for process in self._pool.remove_all():
             if process.run is not None:
-                self._take_exit(process, self._ends.lost_zygote(process, survivors))
-        if error:
-            for run in self.pool.take_all_waiting():
+                failure = Why.ZYGOTE_DIED()
+                exit_ = Exit(forced=process.is_forced, survivors=survivors, failure=failure)
+                self._take_exit(process, exit_)
+        if error := self._supervisor.error:
+            for run in self._pool.take_all_waiting():
                 run.exit = Exit(failure=Why.ZYGOTE_GONE(fault=error))
                 self._apply(SlotEvent.EXITED, run)
-        self._on_change()
+        self._close_when_empty()
 
     def _on_stuck(self, process: JobProcess) -> None:
         """Give up a process that survives SIGKILL, so that its run does not stay open."""
-        self.pool.remove(process)
-        self._take_exit(process, self._ends.stuck(process))
+        self._pool.remove(process)
+        name = f"{process.what} (pid {process.pid})"
+        self._log.error("processes_survived", processes=name)
+        self._take_exit(process, Exit(forced=process.is_forced, survivors=name))
 
     def _take_exit(
         self,
@@ -354,8 +445,8 @@ class SlotRuns:
         never_began = self._early_runs.never_began(process) or is_untaken
         run = process.run
         if run is None:
-            self.place_waiting()
-            self._on_change()
+            self._place_waiting()
+            self._close_when_empty()
         else:
             run.exit = exit_
             if had_no_room:
@@ -377,11 +468,44 @@ class SlotRuns:
         self._apply(SlotEvent.REACHED, run)
         return run
 
-    def _stop(self, run: SlotRun, stop: Stop, grace_seconds: float) -> None:
-        if run.stop is None:
-            self._early_runs.recall(run.process)  # it may have ended, or not begun: then it is GONE
-            run.stop, run.grace_seconds = stop, grace_seconds
-            self._apply(SlotEvent.STOP, run)
+    # -- the zygote ---------------------------------------------------------------------------
+
+    def _on_zygote_ready(self) -> None:
+        self._catalogue = self._make_catalogue()
+        self._place_waiting()
+        self._events.ready()
+
+    def _make_catalogue(self) -> EncodedCatalogue:
+        languages, missing = self._scripts.languages()
+        version = self._options.code_version or commit_of(self._supervisor.folder)
+        handlers = self._supervisor.handlers
+        return EncodedCatalogue(
+            Catalogue(handlers=handlers, languages=languages, missing=missing, code_version=version)
+        )
+
+    # -- upkeep -------------------------------------------------------------------------------
+
+    def _sweep(self) -> None:
+        paths = [run.log_path for run in self._runs.values() if run.process is not None]
+        self._log_limiter.enforce(paths)
+        self._line_times.look(paths)
+        self._pool.end_idle()
+        self._sweeps += 1
+        if self._sweeps % _SWEEPS_PER_FIT == 0:
+            self._pool.fit_idle()
+        self._supervisor.watch(self._options.ping_seconds, self._options.silence_seconds)
+        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
+
+    def _close_when_empty(self) -> None:
+        """Continue `close`: first the runs, then the idle processes, then the zygote."""
+        if self._closed is None or self._runs:
+            return
+        self._pool.end_all_idle()
+        if self._pool.is_empty and self._sweeper is not None:
+            self._sweeper.cancel()
+            self._sweeper = None
+            self._supervisor.close(partial(self._closed.set_result, None))
+            self._early_runs.close()
 
     # -- events -------------------------------------------------------------------------------
 
@@ -395,7 +519,7 @@ class SlotRuns:
     def _start_timer(self, run: SlotRun) -> None:
         seconds = run.trigger.timeout_seconds
         if seconds > 0:
-            stop, grace_seconds = timed_out(seconds), self._grace_seconds
+            stop, grace_seconds = timed_out(seconds), self._options.grace_seconds
             run.timer = self._loop.call_later(seconds, self._stop, run, stop, grace_seconds)
 
     def _report_started(self, run: SlotRun) -> None:
@@ -421,13 +545,13 @@ class SlotRuns:
         if process is not None:
             process.run = None
             if not process.is_ending:
-                self.pool.make_idle(process)
+                self._pool.make_idle(process)
         self._events.moved(run.trigger.run_id, Event.NOT_BEGUN)
-        self._on_change()
+        self._close_when_empty()
 
     def _rest_process(self, run: SlotRun) -> None:
         assert run.process is not None
-        self.pool.make_idle(run.process)
+        self._pool.make_idle(run.process)
 
     def _reach_next(self, run: SlotRun) -> None:
         assert run.process is not None
@@ -440,31 +564,31 @@ class SlotRuns:
 
     def _wait_for_exit(self, run: SlotRun) -> None:
         assert run.process is not None
-        run.process.expect_exit(self._grace_seconds)
+        run.process.expect_exit(self._options.grace_seconds)
         self._early_runs.recall(run.process)
 
     def _ask_to_exit(self, run: SlotRun) -> None:
         assert run.process is not None
-        run.process.end(self._grace_seconds)  # it did not react to SIGTERM
+        run.process.end(self._options.grace_seconds)  # it did not react to SIGTERM
 
     def _end_process(self, run: SlotRun) -> None:
         assert run.process is not None
         run.process.stop(run.grace_seconds)
 
     def _leave_queue(self, run: SlotRun) -> None:
-        self.pool.cancel_waiting(run)
+        self._pool.cancel_waiting(run)
         run.exit = Exit()
 
     def _wait_for_room(self, run: SlotRun) -> None:
         """Let the run of a process that could not be forked wait for an idle one to exit."""
-        if self.pool.make_room(run):
+        if self._pool.make_room(run):
             run.detach()
         else:
             self._apply(SlotEvent.EXITED, run)
 
     def _place_again(self, run: SlotRun) -> None:
         run.detach()
-        self._apply(self.pool.place(run), run)
+        self._apply(self._pool.place(run), run)
 
     def _end_soon(self, run: SlotRun) -> None:
         self._loop.call_soon(self._apply, SlotEvent.OVER, run)
@@ -472,13 +596,49 @@ class SlotRuns:
     def _report_end(self, run: SlotRun) -> None:
         """Report the end of a run whose processes are all gone."""
         self._leave_slot(run)
-        self.place_waiting()
-        self._events.finished(self._ends.conclude(run))
-        self._on_change()
+        self._place_waiting()
+        self._events.finished(self._conclude(run))
+        self._close_when_empty()
 
     def _leave_slot(self, run: SlotRun) -> None:
         del self._runs[run.trigger.run_id]
         run.cancel_timer()
+
+    def _conclude(self, run: SlotRun) -> Finished:
+        """Return the end of a run that has left its slot; delete its script's file."""
+        if run.command:
+            self._scripts.discard(run.command)
+        log = self._finished_log(run)
+        outcome, message = conclude(
+            stop=run.stop,
+            result=run.result,
+            exit_=run.exit,
+            grace_seconds=run.grace_seconds,
+            is_script=bool(run.command),
+            log_error=log.error,
+        )
+        failure = run.result if run.stop is None and outcome is Outcome.FAILED else None
+        return Finished(
+            run_id=run.trigger.run_id,
+            boot_id=run.trigger.boot_id,
+            outcome=outcome,
+            message=cut(str(message)),
+            why=to_json(message),
+            started_at_ms=run.started_at_ms,
+            finished_at_ms=int(time.time() * 1000),
+            log_tail=log.tail,
+            result=run.result.returned if run.result and outcome is Outcome.SUCCEEDED else "",
+            may_retry=failure is None or failure.may_retry,
+            retry_seconds=None if failure is None else failure.retry_seconds,
+        )
+
+    def _finished_log(self, run: SlotRun) -> FinishedLog:
+        result = run.result
+        if run.exit is not None or result is None:
+            return self._log_limiter.close(run.log_path)
+        if self._log_limiter.needs_cut(run.log_path, result.log_bytes):
+            return self._log_limiter.close(run.log_path)
+        return self._log_limiter.check(run.log_path, result.log_tail)
 
     # -- the table ----------------------------------------------------------------------------
 
@@ -540,280 +700,3 @@ class SlotRuns:
         },
         SlotPhase.GONE: dict.fromkeys(SlotEvent, (SlotPhase.GONE, ())),
     }
-
-
-class Slots(SlotPool):
-    """The slots of one executor; the options say how many.
-
-    `events.ready` is called when a new zygote has replaced a dead one, so that `free` has grown.
-    Scripts run from files in `script_folder`, which is emptied at the start. Job processes note
-    what they begin in files in `notes_folder`; without it they get one run at a time.
-    """
-
-    def __init__(
-        self,
-        sources: Sequence[str],
-        run_logs: RunLogs,
-        options: SlotOptions,
-        *,
-        loop: asyncio.AbstractEventLoop,
-        events: SlotEvents,
-        script_folder: Path | None = None,
-        notes_folder: Path | None = None,
-    ) -> None:
-        self._loop = loop
-        self._events = events
-        self._options = options
-        self._run_logs = run_logs
-        self._log_limiter = LogLimiter(run_logs)
-        self._line_times = LineTimes(run_logs.size, lambda: time.time_ns() // 1_000_000)
-        self._log = structlog.get_logger()
-        self._confinement = replace(
-            options.confinement,
-            log_folder=run_logs.folder,
-            script_folder=script_folder.absolute() if script_folder else None,
-        )
-        self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
-        self._supervisor = ForkServerSupervisor(
-            loop=loop,
-            code=JobCode(
-                sources=tuple(sources),
-                hooks=options.hooks,
-                log_level=options.log_level,
-                builtin=options.builtin,
-                http_hosts=options.http_hosts,
-                secrets_file=options.secrets_file,
-                is_reloaded=options.is_reloaded,
-                terminal=options.terminal,
-            ),
-            confinement=self._confinement,
-            on_ready=self._on_zygote_ready,
-            on_forked=self._on_forked,
-            on_exited=self._on_exited,
-            on_died=self._on_zygote_died,
-        )
-        self._runs = SlotRuns(
-            loop,
-            options=options,
-            supervisor=self._supervisor,
-            notes_folder=notes_folder,
-            ends=RunEnds(self._log_limiter, self._scripts),
-            events=events,
-            on_change=self._close_when_empty,
-        )
-        self._pool = self._runs.pool
-        self._catalogue: EncodedCatalogue | None = None
-        self._sweeps = 0
-        self._sweeper: asyncio.TimerHandle | None = None
-        self._closed: asyncio.Future[None] | None = None
-
-    # -- for the executor ---------------------------------------------------------------------
-
-    @property
-    def handlers(self) -> tuple[str, ...]:
-        """The names of the handlers, sorted."""
-        return tuple(handler.name for handler in self._supervisor.handlers)
-
-    @property
-    def catalogue(self) -> EncodedCatalogue | None:
-        """What can be run here, according to the last zygote."""
-        return self._catalogue
-
-    @property
-    def away(self) -> Reason | None:
-        """Why no process can be started: the zygote died and will not be replaced soon."""
-        fault = self._supervisor.fault(self._options.slow_seconds)
-        return Why.ZYGOTE_GONE(fault=fault) if fault else None
-
-    @property
-    def lacks_spares(self) -> bool:
-        """Whether the last spare processes kept failing."""
-        return self._supervisor.lacks_spares
-
-    @property
-    def free(self) -> int:
-        """How many runs could be started now; 0 while there is no zygote."""
-        if not self._supervisor.is_ready or self._closed is not None:
-            return 0
-        taken = len(self._runs) - self._runs.awaiting_count
-        return max(0, self._options.count - taken)
-
-    @property
-    def running(self) -> KeysView[int]:
-        """The ids of runs that were started and have not finished."""
-        return self._runs.ids
-
-    def open(self) -> tuple[str, ...]:
-        """Start the zygote, wait until it is ready, and return the handlers' names.
-
-        Raises:
-            HandlersError: the handlers cannot be loaded.
-
-        """
-        self._scripts.clear()
-        self._confinement.prepare_folders()
-        if self._confinement.script_folder is not None:
-            ended = end_marked(self._confinement.script_folder)
-            if ended:
-                self._log.warning("old_processes_ended", count=len(ended), names=ended[:20])
-        self._supervisor.keep_spares(self._options.spare_count)
-        self._supervisor.open(self._options.is_unwanted)
-        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-        self._catalogue = self._make_catalogue()
-        return self.handlers
-
-    def lacks_handler(self, trigger: Trigger) -> bool:
-        """Whether the last zygote has no such handler; scripts need none."""
-        return not trigger.script_language and trigger.handler not in self._supervisor.by_name
-
-    def schema_of(self, handler: str) -> str:
-        """Return the JSON Schema of a handler's params; "" = it has none, or is unknown."""
-        facts = self._supervisor.by_name.get(handler)
-        return "" if facts is None else facts.schema
-
-    def owner_of(self, trigger: Trigger) -> Owner | None:
-        use = self._use(trigger)
-        return None if use == ProcessUse.FRESH else Owner.of(trigger, use)
-
-    def batch_size(self, owner: Owner) -> int:
-        """Return how many runs a process of this owner may be given at once."""
-        return self._runs.batch_size(owner)
-
-    def start(self, trigger: Trigger, *others: Trigger) -> None:
-        """Start a run; requires `free`. Any failure is reported as its end.
-
-        An idle process of the same owner gets the others too, to continue with.
-        """
-        if not self.free or trigger.run_id in self._runs.ids:
-            raise RuntimeError(f"expected run {trigger.run_id} to be new and a slot to be free")
-        run = self._slot_run(trigger)
-        refusal = self._prepare(run)
-        if refusal is None:
-            self._runs.start(run, [self._slot_run(other) for other in others])
-        else:
-            self._runs.refuse(run, refusal)
-
-    def has_begun(self, run_id: int) -> bool:
-        """Whether a run is known to have begun; its process may stall just before."""
-        return self._runs.has_begun(run_id)
-
-    def is_assigned_early(self, run_id: int) -> bool:
-        return self._runs.is_assigned_early(run_id)
-
-    def recall(self, run_id: int) -> bool:
-        """Take back what was assigned early with this run; return False if this run still is."""
-        return self._runs.recall(run_id)
-
-    def recall_all(self) -> None:
-        """Take back every run that a process has but has not begun."""
-        self._runs.recall_all()
-
-    def stop(self, run_id: int, why: Words) -> bool:
-        return self._runs.stop(run_id, killed(why), self._options.grace_seconds)
-
-    def cut_off(self, run_id: int) -> bool:
-        return self._runs.stop(run_id, cut_off(), self._options.grace_seconds)
-
-    def close(self, grace_seconds: float) -> "asyncio.Future[None]":
-        """Cut off all runs and end all processes; the future is done when none is left."""
-        if self._closed is None:
-            self._closed = self._loop.create_future()
-            for run_id in list(self._runs.ids):
-                self._runs.stop(run_id, cut_off(), grace_seconds)
-            self._close_when_empty()
-        return self._closed
-
-    def reload(self, then: Callable[[str], None]) -> None:
-        """Reload the handlers; runs that start afterwards use the new code.
-
-        `then` gets "" once that is done, or why it failed and the old code stays in use.
-        """
-
-        def take(why: str) -> None:
-            if not why:
-                self._runs.recall_all()
-                self._pool.outdate()
-            then(why)
-
-        self._supervisor.reload(take)
-
-    # -- a run comes and is stopped -----------------------------------------------------------
-
-    def _slot_run(self, trigger: Trigger) -> SlotRun:
-        path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
-        self._confinement.prepare_log_folder(path)
-        use = self._use(trigger)
-        return SlotRun(trigger, path, use=use, log_reserve=self._log_limiter.reserve_bytes)
-
-    def _use(self, trigger: Trigger) -> ProcessUse:
-        """Return which runs its process serves, as its job, its handler or the options say."""
-        if trigger.script_language:
-            return ProcessUse.FRESH
-        facts = self._supervisor.by_name.get(trigger.handler)
-        of_handler = None if facts is None else facts.process
-        use = trigger.process or of_handler or self._options.process
-        # Another run of such a job is rare: a process kept for it would take the place of a useful
-        # one, and ending it costs more than letting it exit.
-        return ProcessUse.FRESH if trigger.one_time and use == ProcessUse.JOB else use
-
-    def _prepare(self, run: SlotRun) -> Reason | None:
-        """Write a script's file; return why a run gets no process, None if it does."""
-        if run.trigger.script_language:
-            try:
-                run.command = self._scripts.prepare(run.trigger)
-            except ScriptRefused as error:
-                return error.reason
-        if self.lacks_handler(run.trigger):
-            name = run.trigger.handler
-            if near := get_close_matches(name, self._supervisor.by_name, 1):
-                return Why.HANDLER_GONE_NEAR(name=name, near=near[0])
-            return Why.HANDLER_GONE(name=name)
-        return None
-
-    # -- the zygote ---------------------------------------------------------------------------
-
-    def _on_forked(self, forked: frames.Forked) -> None:
-        self._runs.on_forked(forked)
-
-    def _on_exited(self, exited: frames.Exited) -> None:
-        self._runs.on_exited(exited)
-
-    def _on_zygote_died(self, survivors: str) -> None:
-        self._runs.on_zygote_died(survivors, self._supervisor.error)
-
-    def _on_zygote_ready(self) -> None:
-        self._catalogue = self._make_catalogue()
-        self._runs.place_waiting()
-        self._events.ready()
-
-    def _make_catalogue(self) -> EncodedCatalogue:
-        languages, missing = self._scripts.languages()
-        version = self._options.code_version or commit_of(self._supervisor.folder)
-        handlers = self._supervisor.handlers
-        return EncodedCatalogue(
-            Catalogue(handlers=handlers, languages=languages, missing=missing, code_version=version)
-        )
-
-    # -- upkeep -------------------------------------------------------------------------------
-
-    def _sweep(self) -> None:
-        paths = [run.log_path for run in self._runs.all if run.process is not None]
-        self._log_limiter.enforce(paths)
-        self._line_times.look(paths)
-        self._pool.end_idle()
-        self._sweeps += 1
-        if self._sweeps % _SWEEPS_PER_FIT == 0:
-            self._pool.fit_idle()
-        self._supervisor.watch(self._options.ping_seconds, self._options.silence_seconds)
-        self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
-
-    def _close_when_empty(self) -> None:
-        """Continue `close`: first the runs, then the idle processes, then the zygote."""
-        if self._closed is None or self._runs:
-            return
-        self._pool.end_all_idle()
-        if self._pool.is_empty and self._sweeper is not None:
-            self._sweeper.cancel()
-            self._sweeper = None
-            self._supervisor.close(partial(self._closed.set_result, None))
-            self._runs.close()

@@ -4,10 +4,10 @@ from typing import Any
 import pytest
 
 from warren.executor.lanes.active_runs import ActiveRuns
-from warren.executor.processes.slots import SlotRuns
+from warren.executor.processes.slots import Slots
 from warren.executor.run_life import Event, Phase, SlotEvent, SlotPhase
 
-LIFE, SLOT_LIFE = ActiveRuns.LIFE, SlotRuns.LIFE
+LIFE, SLOT_LIFE = ActiveRuns.LIFE, Slots.LIFE
 Table = Mapping[Any, Mapping[Any, tuple[Any, Sequence[Any]]]]
 
 TABLES = pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_a_run_leaves_its_lane_exactly_when_it_is_gone() -> None:
 
 
 def test_a_run_that_leaves_its_slot_has_ended_or_goes_back() -> None:
-    leave = {SlotRuns._report_end, SlotRuns._give_back, SlotRuns._forget}
+    leave = {Slots._report_end, Slots._give_back, Slots._forget}
 
     assert [
         (phase, event)
@@ -87,5 +87,5 @@ def test_whatever_a_process_does_not_begin_any_more_is_no_end() -> None:
     assert [
         phase
         for phase, event, _, effects in rows(SLOT_LIFE)
-        if event is SlotEvent.NOT_BEGUN and SlotRuns._report_end in effects
+        if event is SlotEvent.NOT_BEGUN and Slots._report_end in effects
     ] == []
