@@ -203,25 +203,15 @@ class SlotRun:
         self.cancel_timer()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessEvents:
-    """What a job process calls.
-
-    `answered` comes with each answer, `misused(process, why)` when something else arrives on the
-    channel, which is not read any more then, `stuck` when SIGKILL does not end the process.
-    """
-
-    answered: Callable[["JobProcess", frames.FromJobProcess], None]
-    misused: Callable[["JobProcess", Reason], None]
-    stuck: Callable[["JobProcess"], None]
-
-
 class JobProcess:
     """A job process, from the request to fork it until its exit is reported.
 
     `owner` is None for a script, `note` is the file of its begin note. `run` is its current run, as
     far as is known, and `batch` the runs that it was last given at once, if several; `given_at` is
     when, by the loop's clock.
+
+    `on_answer` is called with each answer, `on_misuse` when something else arrives on the channel,
+    which is not read any more then, `on_stuck` when SIGKILL does not end the process.
     """
 
     def __init__(
@@ -232,12 +222,14 @@ class JobProcess:
         number: int,
         owner: Owner | None,
         note: int | None,
-        events: ProcessEvents,
+        on_answer: Callable[["JobProcess", frames.FromJobProcess], None],
+        on_misuse: Callable[["JobProcess", Reason], None],
+        on_stuck: Callable[["JobProcess"], None],
         stuck_seconds: float,
     ) -> None:
         self._loop = loop
         self._supervisor = supervisor
-        self._events = events
+        self._on_stuck = on_stuck
         self._stuck_seconds = stuck_seconds
         self.number = number
         self.owner = owner
@@ -253,9 +245,7 @@ class JobProcess:
         self._nudge_timer: asyncio.TimerHandle | None = None
         self.pid = 0
         self._channel = ProcessChannel(
-            loop,
-            on_answer=partial(events.answered, self),
-            on_misuse=partial(events.misused, self),
+            loop, on_answer=partial(on_answer, self), on_misuse=partial(on_misuse, self)
         )
         handler = None if owner is None else owner.handler
         supervisor.fork(number, handler, self._channel.other_end, note)
@@ -346,7 +336,7 @@ class JobProcess:
     def _kill(self) -> None:
         self.is_forced = True
         self._supervisor.signal(self.number, signal.SIGKILL)
-        self._kill_timer = self._loop.call_later(self._stuck_seconds, self._events.stuck, self)
+        self._kill_timer = self._loop.call_later(self._stuck_seconds, self._on_stuck, self)
 
     def _cancel_kill_timer(self) -> None:
         if self._kill_timer is not None:

@@ -1,7 +1,10 @@
 """The slots: starts, times, stops and finishes runs in job processes.
 
-`Slots` has the runs that hold a slot or were assigned early. Its table `LIFE`, at its end, says
-which events they may have, and their effects: its methods.
+`Slots` has the runs that hold a slot or were assigned early, and the job processes that they run
+in. Its table `LIFE`, at its end, says which events a run may have, and their effects: its methods.
+
+A process belongs to one job, or to all jobs of one handler. A run gets an idle process that serves
+it, otherwise a new one. Exiting processes count too: without room, a run waits for one of them.
 
 Everything runs on the thread of one event loop. A run finishes exactly once, and only when nothing
 of it is left: at its result if the process is clean and lives on, otherwise at exit.
@@ -9,8 +12,11 @@ of it is left: at its result if the process is clean and lives on, otherwise at 
 
 import asyncio
 import signal
+import sys
 import time
+from collections import deque
 from collections.abc import Callable, KeysView, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
@@ -33,6 +39,7 @@ from warren.broker.reasons.stored import (
     from_json,
     to_json,
 )
+from warren.executor.begin_notes import Batch
 from warren.executor.code_version import commit_of
 from warren.executor.container import Host
 from warren.executor.errors import ScriptRefused
@@ -49,9 +56,9 @@ from warren.executor.processes.endings import (
     killed,
     timed_out,
 )
+from warren.executor.processes.idle_processes import IdleLimit, IdleProcesses
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions, SlotPool
-from warren.executor.processes.job_process import EarlyRuns, JobProcess, ProcessEvents, SlotRun
-from warren.executor.processes.pool import IdleLimit, Pool
+from warren.executor.processes.job_process import EarlyRuns, JobProcess, SlotRun
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import Event, SlotEvent, SlotPhase
@@ -61,6 +68,8 @@ from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
 SWEEP_SECONDS = 0.5
 #: Sweeps between two looks at the memory that idle processes take.
 _SWEEPS_PER_FIT = 6
+#: How many times `batch_seconds` a run may take while other jobs' runs wait behind it.
+_PATIENCE = 2
 Effect = Callable[["Slots", SlotRun], None]
 
 
@@ -117,17 +126,24 @@ class Slots(SlotPool):
         self._early_runs = EarlyRuns(
             notes_folder, options.batch_seconds, partial(self._apply, SlotEvent.NOT_BEGUN)
         )
-        idle_limit = IdleLimit(
+        self._processes: dict[int, JobProcess] = {}
+        self._idle = IdleProcesses()
+        self._idle_limit = IdleLimit(
             options.idle_count,
             slots=options.count,
             spares=options.spare_count,
             job_processes=options.confinement.limits.processes,
             host=Host(),
         )
-        of_process = ProcessEvents(
-            answered=self._on_answer, misused=self._on_misuse, stuck=self._on_stuck
-        )
-        self._pool = Pool(loop, self._supervisor, options, self._early_runs, idle_limit, of_process)
+        #: Runs that wait for a process of another job to exit.
+        self._waiting: deque[SlotRun] = deque()
+        self._patience_seconds = _PATIENCE * options.batch_seconds
+        #: Owners with a run that took too long for other jobs' runs to wait behind it, and no quick
+        #: one since.
+        self._slow: set[Owner | None] = set()
+        self._last_number = 0
+        #: Processes up to this number have old code.
+        self._outdated = 0
         self._oom = linux.OomWatch()
         #: The runs that hold a slot.
         self._runs: dict[int, SlotRun] = {}
@@ -207,7 +223,7 @@ class Slots(SlotPool):
 
     def batch_size(self, owner: Owner) -> int:
         """Return how many runs a process of this owner may be given at once."""
-        return 1 if self._pool.is_slow(owner) else self._early_runs.batch_size
+        return 1 if owner in self._slow else self._early_runs.batch_size
 
     def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires `free`. Any failure is reported as its end.
@@ -224,7 +240,7 @@ class Slots(SlotPool):
             run.exit = Exit(failure=refusal)
             self._apply(SlotEvent.UNPLACED, run)
             return
-        self._apply(self._pool.place(run, followers), run)
+        self._apply(self._place(run, followers), run)
         for follower in followers:
             if follower.process is not None:
                 self._apply(SlotEvent.ASSIGNED_EARLY, follower)
@@ -246,7 +262,7 @@ class Slots(SlotPool):
 
     def recall_all(self) -> None:
         """Take back every run that a process has but has not begun."""
-        for process in self._pool.all:
+        for process in list(self._processes.values()):
             self._early_runs.recall(process)
 
     def stop(self, run_id: int, why: Words) -> bool:
@@ -273,7 +289,8 @@ class Slots(SlotPool):
         def take(why: str) -> None:
             if not why:
                 self.recall_all()
-                self._pool.outdate()
+                self._outdated = self._last_number
+                self._end_idle()
             then(why)
 
         self._supervisor.reload(take)
@@ -324,15 +341,136 @@ class Slots(SlotPool):
             run.stop, run.grace_seconds = stop, grace_seconds
             self._apply(SlotEvent.STOP, run)
 
+    # -- the processes ------------------------------------------------------------------------
+
+    def _place(self, run: SlotRun, followers: Sequence[SlotRun] = ()) -> SlotEvent:
+        """Give a run to an idle process of its job, or to a new one now or later; return the event.
+
+        An idle process may be assigned some of the `followers` early, in order.
+        """
+        is_shared = not run.needs_own_process and run.owner is not None
+        process = self._idle.take(run.owner) if is_shared else None
+        if process is not None:
+            self._give(process, run, followers)
+            return SlotEvent.GIVEN_IDLE
+        if self._has_room():
+            return self._fork(run)
+        self._waiting.append(run)
+        exiting = sum(each.run is None and each.is_ending for each in self._processes.values())
+        if exiting < len(self._waiting):
+            self._end(self._idle.take_least_useful(self._idle.last_idle(run.owner)))
+        return SlotEvent.CROWDED
+
+    def _has_room(self) -> bool:
+        most = self._options.count + self._idle_limit.most
+        if len(self._processes) < most:
+            return True
+        awaiting = sum(bool(each.run and each.run.awaited) for each in self._processes.values())
+        return len(self._processes) - awaiting < most
+
+    def _give(self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun]) -> None:
+        """Give a run to an idle process; the process's last run has no followers."""
+        room = self._options.runs_per_process - process.runs_begun - 1
+        runs = [run, *followers[: max(0, room - 1)]]
+        self._early_runs.give(process, runs, last=room <= 0)
+        if any(follower.trigger.job_id != run.trigger.job_id for follower in runs[1:]):
+            # Another slot may become free for them before this run has ended.
+            self._loop.call_later(
+                self._patience_seconds, self._end_patience, process, process.batch
+            )
+
+    def _end_patience(self, process: JobProcess, batch: Batch | None) -> None:
+        """Take back the runs of a batch that still wait behind others."""
+        if batch is not None and process.batch is batch and batch.followers:
+            if process.run is not None and process.run.trigger.run_id == batch.head:
+                self._slow.add(process.owner)
+            self._early_runs.recall(process)
+
+    def _fork(self, run: SlotRun) -> SlotEvent:
+        """Request a process for a run, if a request is possible at all."""
+        self._last_number += 1
+        note = None if run.needs_own_process else self._early_runs.assign_note()
+        try:
+            process = JobProcess(
+                loop=self._loop,
+                supervisor=self._supervisor,
+                number=self._last_number,
+                owner=run.owner,
+                note=note,
+                on_answer=self._on_answer,
+                on_misuse=self._on_misuse,
+                on_stuck=self._on_stuck,
+                stuck_seconds=self._options.stuck_seconds,
+            )
+        except OSError as error:
+            self._early_runs.release_note(note)
+            if self._make_room(run):
+                return SlotEvent.CROWDED
+            run.exit = Exit(failure=Why.NO_PROCESS(why=str(error.strerror)))
+            return SlotEvent.UNPLACED
+        self._processes[process.number] = process
+        is_last = self._options.runs_per_process <= 1
+        process.give([run], last=is_last or run.needs_own_process)
+        return SlotEvent.GIVEN_NEW
+
+    def _make_room(self, run: SlotRun) -> bool:
+        """Let a run wait until an idle process has exited; return False if none is idle.
+
+        For when the host cannot take another process.
+        """
+        oldest = self._idle.take_oldest()
+        if oldest is not None:
+            self._end(oldest)
+            self._waiting.append(run)
+        return oldest is not None
+
     def _place_waiting(self) -> None:
         """Fork processes for the runs that wait for one while there is room."""
-        for run, event in self._pool.place_waiting():
+        while self._waiting and self._has_room() and self._supervisor.is_ready:
+            run = self._waiting.popleft()
+            event = self._fork(run)
             self._apply(event, run)
+            if event is not SlotEvent.GIVEN_NEW:
+                return
+
+    def _make_idle(self, process: JobProcess) -> None:
+        """Let a process idle after its run; end the least useful one if there are too many.
+
+        One with old code ends.
+        """
+        process.run = None
+        if self._loop.time() - process.given_at <= self._patience_seconds:
+            self._slow.discard(process.owner)
+        if process.number <= self._outdated:
+            self._end(process)
+            return
+        last_idle = self._idle.last_idle(process.owner)
+        self._idle.add(process)
+        if len(self._idle) > self._idle_limit.kept:
+            self._end(self._idle.take_least_useful(last_idle))
+
+    def _end_idle(self, most: int = sys.maxsize, *, idle_for: float = 0) -> None:
+        """End idle processes, the longest idle first; up to `most` that have idled so long."""
+        while most > 0 and (process := self._idle.take_oldest(idle_for)) is not None:
+            self._end(process)
+            most -= 1
+
+    def _end(self, process: JobProcess | None) -> None:
+        """End a process that was idle, if there is one."""
+        if process is not None:
+            process.end(self._options.grace_seconds)
+
+    def _remove(self, process: JobProcess) -> None:
+        """Remove a process that is gone or given up, after taking its last result."""
+        process.close()
+        self._early_runs.release_note(process.note)
+        del self._processes[process.number]
+        self._idle.discard(process)
 
     # -- what processes do --------------------------------------------------------------------
 
     def _on_forked(self, forked: frames.Forked) -> None:
-        process = self._pool.get(forked.number)
+        process = self._processes.get(forked.number)
         if process is None:
             return
         process.pid = forked.pid
@@ -387,16 +525,17 @@ class Slots(SlotPool):
         self._log.warning("channel_misused", pid=process.pid, handler=process.what, why=str(why))
         self._early_runs.recall(process)
         if process.run is None:
-            self._pool.stop_idle(process)
+            self._idle.discard(process)
+            process.stop(self._options.grace_seconds)
         elif process.run.result is None:
             self._stop(process.run, channel_misused(why), self._options.grace_seconds)
 
     def _on_exited(self, exited: frames.Exited) -> None:
         """Handle the end of a process and of its runs."""
-        process = self._pool.get(exited.number)
+        process = self._processes.get(exited.number)
         if process is None:
             return
-        self._pool.remove(process)
+        self._remove(process)
         if process.is_forced:
             self._log.warning("process_killed", pid=process.pid, handler=process.what)
         if exited.survivors:
@@ -415,20 +554,24 @@ class Slots(SlotPool):
 
     def _on_zygote_died(self, survivors: str) -> None:
         """Handle the end of all processes; if no other zygote follows, no run waits for one."""
-        for process in self._pool.remove_all():
+        processes = list(self._processes.values())
+        for process in processes:
+            self._remove(process)
+        for process in processes:
             if process.run is not None:
                 failure = Why.ZYGOTE_DIED()
                 exit_ = Exit(forced=process.is_forced, survivors=survivors, failure=failure)
                 self._take_exit(process, exit_)
         if error := self._supervisor.error:
-            for run in self._pool.take_all_waiting():
+            waiting, self._waiting = self._waiting, deque()
+            for run in waiting:
                 run.exit = Exit(failure=Why.ZYGOTE_GONE(fault=error))
                 self._apply(SlotEvent.EXITED, run)
         self._close_when_empty()
 
     def _on_stuck(self, process: JobProcess) -> None:
         """Give up a process that survives SIGKILL, so that its run does not stay open."""
-        self._pool.remove(process)
+        self._remove(process)
         name = f"{process.what} (pid {process.pid})"
         self._log.error("processes_survived", processes=name)
         self._take_exit(process, Exit(forced=process.is_forced, survivors=name))
@@ -489,10 +632,11 @@ class Slots(SlotPool):
         paths = [run.log_path for run in self._runs.values() if run.process is not None]
         self._log_limiter.enforce(paths)
         self._line_times.look(paths)
-        self._pool.end_idle()
+        self._end_idle(self._options.ended_at_once, idle_for=self._options.idle_seconds)
         self._sweeps += 1
-        if self._sweeps % _SWEEPS_PER_FIT == 0:
-            self._pool.fit_idle()
+        if self._idle and self._sweeps % _SWEEPS_PER_FIT == 0:
+            self._idle_limit.look(self._idle.pids)
+            self._end_idle(len(self._idle) - self._idle_limit.kept)
         self._supervisor.watch(self._options.ping_seconds, self._options.silence_seconds)
         self._sweeper = self._loop.call_later(SWEEP_SECONDS, self._sweep)
 
@@ -500,8 +644,8 @@ class Slots(SlotPool):
         """Continue `close`: first the runs, then the idle processes, then the zygote."""
         if self._closed is None or self._runs:
             return
-        self._pool.end_all_idle()
-        if self._pool.is_empty and self._sweeper is not None:
+        self._end_idle()
+        if not self._processes and not self._waiting and self._sweeper is not None:
             self._sweeper.cancel()
             self._sweeper = None
             self._supervisor.close(partial(self._closed.set_result, None))
@@ -545,13 +689,13 @@ class Slots(SlotPool):
         if process is not None:
             process.run = None
             if not process.is_ending:
-                self._pool.make_idle(process)
+                self._make_idle(process)
         self._events.moved(run.trigger.run_id, Event.NOT_BEGUN)
         self._close_when_empty()
 
     def _rest_process(self, run: SlotRun) -> None:
         assert run.process is not None
-        self._pool.make_idle(run.process)
+        self._make_idle(run.process)
 
     def _reach_next(self, run: SlotRun) -> None:
         assert run.process is not None
@@ -576,19 +720,20 @@ class Slots(SlotPool):
         run.process.stop(run.grace_seconds)
 
     def _leave_queue(self, run: SlotRun) -> None:
-        self._pool.cancel_waiting(run)
+        with suppress(ValueError):  # it may not be in it any more
+            self._waiting.remove(run)
         run.exit = Exit()
 
     def _wait_for_room(self, run: SlotRun) -> None:
         """Let the run of a process that could not be forked wait for an idle one to exit."""
-        if self._pool.make_room(run):
+        if self._make_room(run):
             run.detach()
         else:
             self._apply(SlotEvent.EXITED, run)
 
     def _place_again(self, run: SlotRun) -> None:
         run.detach()
-        self._apply(self._pool.place(run), run)
+        self._apply(self._place(run), run)
 
     def _end_soon(self, run: SlotRun) -> None:
         self._loop.call_soon(self._apply, SlotEvent.OVER, run)

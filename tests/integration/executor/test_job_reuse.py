@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness
 from warren.broker.messages.values import Outcome
 from warren.executor.processes.job_process import JobProcess
-from warren.executor.processes.pool import Pool
+from warren.executor.processes.slots import Slots
 
 SOURCE = """
 import asyncio, os, signal, subprocess, sys, threading, time
@@ -300,9 +300,9 @@ def test_of_many_idle_processes_only_some_are_ended_at_once(
     make_floor: Callable[..., SlotHarness], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     harness, ended = make_floor(count=4, idle_seconds=0.1, ended_at_once=2), [0]
-    sweep, end = Pool.end_idle, JobProcess.end
+    sweep, end = Slots._sweep, JobProcess.end
 
-    def count_sweep(own: Pool) -> None:
+    def count_sweep(own: Slots) -> None:
         ended.append(0)
         sweep(own)
 
@@ -310,7 +310,7 @@ def test_of_many_idle_processes_only_some_are_ended_at_once(
         ended[-1] += 1
         end(process, grace_seconds)
 
-    monkeypatch.setattr(Pool, "end_idle", count_sweep)
+    monkeypatch.setattr(Slots, "_sweep", count_sweep)
     monkeypatch.setattr(JobProcess, "end", count_end)
     for run_id in [harness.start("pid", job_id=job) for job in range(1, 5)]:
         harness.wait(run_id)
