@@ -16,6 +16,7 @@ from pathlib import Path
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.process_use import ProcessUse
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
@@ -78,7 +79,7 @@ class _Starter:
         self._done: asyncio.Future[object] = loop.create_future()
         self._last_id = 0
         self._slots = Slots(
-            [str(source)],
+            JobCode(sources=(str(source),)),
             RunLogs(folder / "logs"),
             SlotOptions(count=1, grace_seconds=5, process=ProcessUse.FRESH),
             loop=loop,

@@ -46,11 +46,10 @@ class SlotOptions:
     silent is pinged after `ping_seconds`, and killed `silence_seconds` later. A process that is
     still there `stuck_seconds` after SIGKILL no longer holds its run open; that must be longer than
     a silent zygote may live. `process` applies where neither the job nor its handler sets it.
-    Scripts in `script_languages` may run. `hooks` are modules with hooks, `log_level` is that of
-    jobs' log records. `builtin` handlers come besides those of the sources; see `JobCode` for what
-    they read. `code_version` is reported as that of the handlers; empty = the commit of their
-    folder. A replacement of the zygote may import the handlers for `slow_seconds` before runs go
-    elsewhere. Once `is_unwanted` returns true, the handlers' first import is given up.
+    Scripts in `script_languages` may run. `code_version` is reported as that of the handlers; empty
+    = the commit of their folder. A replacement of the zygote may import the handlers for
+    `slow_seconds` before runs go elsewhere. Once `is_unwanted` returns true, the handlers' first
+    import is given up.
 
     Raises:
         ValueError: these would be too many processes, or no slot.
@@ -72,13 +71,6 @@ class SlotOptions:
     slow_seconds: float = 10.0
     script_languages: Collection[str] = ()
     code_version: str = ""
-    hooks: tuple[str, ...] = ()
-    log_level: str = "info"
-    builtin: tuple[str, ...] = ()
-    http_hosts: str = ""
-    secrets_file: str = ""
-    is_reloaded: bool = False
-    terminal: str = ""
     confinement: Confinement = field(default_factory=Confinement)
     is_unwanted: Callable[[], bool] = lambda: False
 

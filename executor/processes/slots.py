@@ -83,7 +83,7 @@ class Slots(SlotPool):
 
     def __init__(
         self,
-        sources: Sequence[str],
+        code: JobCode,
         run_logs: RunLogs,
         options: SlotOptions,
         *,
@@ -107,16 +107,7 @@ class Slots(SlotPool):
         self._scripts = Scripts(script_folder, options.script_languages, self._confinement)
         self._supervisor = ForkServerSupervisor(
             loop=loop,
-            code=JobCode(
-                sources=tuple(sources),
-                hooks=options.hooks,
-                log_level=options.log_level,
-                builtin=options.builtin,
-                http_hosts=options.http_hosts,
-                secrets_file=options.secrets_file,
-                is_reloaded=options.is_reloaded,
-                terminal=options.terminal,
-            ),
+            code=code,
             confinement=self._confinement,
             on_ready=self._on_zygote_ready,
             on_forked=self._on_forked,

@@ -17,6 +17,7 @@ from warren.broker.messages.values import CallEnd, Outcome
 from warren.broker.reasons.codes import Why
 from warren.executor.disk import open_regular
 from warren.executor.fork_server.frames import Await, Call
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
@@ -76,14 +77,9 @@ def try_handler(  # noqa: PLR0917 - the command's own arguments, in its order
         timeout_seconds=timeout,
     )
     with tempfile.TemporaryDirectory(prefix="warren-try-") as folder, asyncio.Runner() as runner:
-        options = SlotOptions(
-            count=1,
-            grace_seconds=_GRACE_SECONDS,
-            terminal=terminal,
-            hooks=(_POST_MORTEM,) if is_post_mortem else (),
-        )
-        logs = RunLogs(Path(folder))
-        trial = _Trial(source, logs, out, options, runner.get_loop(), results=results)
+        hooks = (_POST_MORTEM,) if is_post_mortem else ()
+        code = JobCode(sources=(source,), hooks=hooks, terminal=terminal)
+        trial = _Trial(code, RunLogs(Path(folder)), out, runner.get_loop(), results=results)
         return runner.run(_try(trial, trigger, runs, check_param))
 
 
@@ -112,10 +108,9 @@ class _Trial:
 
     def __init__(
         self,
-        source: str,
+        code: JobCode,
         logs: RunLogs,
         out: TextIO,
-        options: SlotOptions,
         loop: asyncio.AbstractEventLoop,
         *,
         results: Mapping[str, str],
@@ -128,9 +123,9 @@ class _Trial:
         self._done: asyncio.Future[Finished] = loop.create_future()
         self._ready = asyncio.Event()
         self._slots = Slots(
-            [source],
+            code,
             logs,
-            options,
+            SlotOptions(count=1, grace_seconds=_GRACE_SECONDS),
             loop=loop,
             events=SlotEvents(
                 lambda _run_id: None,

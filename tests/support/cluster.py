@@ -23,6 +23,7 @@ from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
@@ -273,7 +274,7 @@ class Cluster:
         if processes:
             make_slots = partial(
                 Slots,
-                [str(self.handlers)],
+                JobCode(sources=(str(self.handlers),)),
                 logs,
                 SlotOptions(
                     count=slots,

@@ -8,6 +8,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,6 +20,7 @@ from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished, NotStarted
 from warren.broker.messages.values import CallEnd, Progress
 from warren.executor.fork_server.frames import Call
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_life import Event
@@ -74,11 +76,12 @@ class SlotHarness:
         self.ready_count = 0
         self.at_finish: Callable[[], object] = lambda: None
         self._ids = itertools.count(1)
-        sources = options.pop("sources", [str(self.file)])
+        names = {each.name for each in fields(JobCode)}
+        of_code = {name: options.pop(name) for name in names & options.keys()}
         script_folder = options.pop("script_folder", None)
         chosen: dict[str, Any] = {"count": 2, "grace_seconds": PATIENCE_SECONDS} | options
         self.slots = Slots(
-            sources,
+            JobCode(**({"sources": (str(self.file),)} | of_code)),
             self.logs,
             SlotOptions(**chosen),
             loop=self.loop,

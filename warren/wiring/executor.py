@@ -13,6 +13,7 @@ from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.disk import Reserve
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
@@ -79,6 +80,15 @@ def make_slots(
 
     A signal ends the first import of the handlers. `is_reloaded`: they may be imported again.
     """
+    code = JobCode(
+        sources=tuple(sources),
+        hooks=tuple(settings.hooks.split(",")) if settings.hooks else (),
+        log_level=settings.job_log_level,
+        builtin=tuple(settings.builtin.split(",")) if settings.builtin else (),
+        http_hosts=settings.http_hosts or "",
+        secrets_file=str(settings.job_secrets.absolute()) if settings.job_secrets else "",
+        is_reloaded=is_reloaded,
+    )
     confinement = make_confinement(settings)
     options = SlotOptions(
         count=settings.slots,
@@ -88,16 +98,10 @@ def make_slots(
         grace_seconds=settings.grace_seconds,
         script_languages=settings.script_languages,
         code_version=settings.code_version or "",
-        hooks=tuple(settings.hooks.split(",")) if settings.hooks else (),
-        log_level=settings.job_log_level,
-        builtin=tuple(settings.builtin.split(",")) if settings.builtin else (),
-        http_hosts=settings.http_hosts or "",
-        secrets_file=str(settings.job_secrets.absolute()) if settings.job_secrets else "",
-        is_reloaded=is_reloaded,
         confinement=confinement,
         is_unwanted=lambda: signals.count > 0,
     )
-    return partial(Slots, sources, run_logs, options)
+    return partial(Slots, code, run_logs, options)
 
 
 def make_executor(

@@ -15,6 +15,7 @@ from warren.broker.messages.to_scheduler import Finished, NotStarted, Started
 from warren.broker.messages.values import Block, Outcome
 from warren.executor import begin_notes
 from warren.executor.boot_context import Limits
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.journal.records import HandedOver
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
@@ -51,8 +52,8 @@ class Line:
         # No machine is too slow for ten minutes.
         slot_count = 1 if is_mixed else 2
         options = SlotOptions(count=slot_count, grace_seconds=1, batch_seconds=600)
-        sources = [str(folder / "handlers_of_test.py")]
-        slots = partial(Slots, sources, RunLogs(folder / "logs"), options)
+        code = JobCode(sources=(str(folder / "handlers_of_test.py"),))
+        slots = partial(Slots, code, RunLogs(folder / "logs"), options)
         self.case = AgentCase(folder, make_slots=slots)
         self.case.limits = Limits(slots=slot_count, grace_seconds=1, drain_seconds=0.2)
         self.desk = self.case.desk

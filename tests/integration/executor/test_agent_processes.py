@@ -14,6 +14,7 @@ from warren.broker.messages.values import Outcome
 from warren.executor.boot_context import Limits
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.handler_registry import HandlersError
+from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
@@ -38,7 +39,8 @@ def make_case(folder: Path, source: str = SOURCE, count: int = 2) -> AgentCase:
     file = folder / "handlers_of_test.py"
     file.write_text(source)
     options = SlotOptions(count=count, grace_seconds=1)
-    slots = partial(Slots, [str(file)], RunLogs(folder / "logs"), options)
+    code = JobCode(sources=(str(file),))
+    slots = partial(Slots, code, RunLogs(folder / "logs"), options)
     case = AgentCase(folder, make_slots=slots)
     case.limits = Limits(slots=count, grace_seconds=1, drain_seconds=0.2)
     return case

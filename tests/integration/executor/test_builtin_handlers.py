@@ -19,7 +19,7 @@ from warren.scheduler.jobs.param_schema import param_problems
 @pytest.fixture(scope="module")
 def harness(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlotHarness]:
     folder = tmp_path_factory.mktemp("builtin")
-    harness = SlotHarness(folder, "", sources=[], builtin=("http", "command")).open()
+    harness = SlotHarness(folder, "", sources=(), builtin=("http", "command")).open()
     yield harness
     harness.close()
 
