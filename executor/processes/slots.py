@@ -56,9 +56,14 @@ from warren.executor.processes.endings import (
     killed,
     timed_out,
 )
-from warren.executor.processes.idle_processes import IdleLimit, IdleProcesses
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions, SlotPool
-from warren.executor.processes.job_process import EarlyRuns, JobProcess, SlotRun
+from warren.executor.processes.job_processes import (
+    EarlyRuns,
+    IdleLimit,
+    IdleProcesses,
+    JobProcess,
+    SlotRun,
+)
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import Event, SlotEvent, SlotPhase

@@ -11,7 +11,7 @@ from tests.support.slot_harness import SlotHarness
 from warren.broker.messages.values import Outcome
 from warren.broker.reasons.codes import Reason
 from warren.executor.fork_server import frames
-from warren.executor.processes.job_process import ProcessChannel
+from warren.executor.processes.job_processes import ProcessChannel
 
 SOURCE = r"""
 import atexit, os, signal, threading, time

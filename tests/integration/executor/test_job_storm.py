@@ -14,7 +14,7 @@ import pytest
 from tests.support.slot_harness import SlotHarness, processes_holding
 from warren.broker.messages.values import Outcome
 from warren.executor.processes.interface import Owner
-from warren.executor.processes.job_process import JobProcess, SlotRun
+from warren.executor.processes.job_processes import JobProcess, SlotRun
 
 SOURCE = r"""
 import os, signal, subprocess, sys, threading, time

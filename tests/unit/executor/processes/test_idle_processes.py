@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from warren.executor.container import Host
-from warren.executor.processes.idle_processes import IdleLimit
+from warren.executor.processes.job_processes import IdleLimit
 
 MB, GB = 2**20, 2**30
 PIDS = (11, 12, 13)

@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from warren.executor.begin_notes import Batch, BeginNote
-from warren.executor.processes.job_process import EarlyRuns
+from warren.executor.processes.job_processes import EarlyRuns
 
 
 def handed(folder: Path, *run_ids: int) -> tuple[Batch, BeginNote]:
