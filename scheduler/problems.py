@@ -447,6 +447,7 @@ class Code(Enum):
     NO_USER_NAMED = "no user named %(name)r", ProblemKind.UNKNOWN
     PAUSE_REASON = "expected reason to be a line of up to %(most)s characters, got: %(got)r"
     PAUSE_END = "expected the pause to end between now and the year 9999, got: %(got)s"
+    NO_ALARM = "no alarm with id %(id)s", ProblemKind.UNKNOWN
     NO_INCIDENT = "no incident with id %(id)s", ProblemKind.UNKNOWN
     INCIDENT_CLOSED = "incident %(id)s is closed already", ProblemKind.CONFLICT
     INCIDENT_NOTE = "expected note to be a line of up to %(most)s characters, got: %(got)r"

@@ -22,6 +22,8 @@ from warren.admin_web.links import came_from
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, read_id, route
 from warren.admin_web.visitors import visitor
+from warren.resources.alarms import Alarm
+from warren.resources.instant import to_builtins
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.channels.webhook_url import without_secret
@@ -36,7 +38,7 @@ from warren.scheduler.alarms.targets import channels_of, job_targets, targets_of
 from warren.scheduler.commands.alarm_commands import AlarmCommands
 from warren.scheduler.expectations.expectations import Rule
 from warren.scheduler.problems import Problem, ProblemKind, Refused
-from warren.scheduler.views.to_json import AlarmView, alarm_view, shown_target
+from warren.scheduler.views.alarm_view import alarm_view, shown_target
 from warren.sql.alarms import alarm_listing, alarms, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import MAIL, RUN_END, AlarmStatus
@@ -192,7 +194,7 @@ class AlarmPages:
             return render_template("pages/alarms.html", form=form, alarms=[], older=None), 422
         wanted = self._wanted(form, apps)
         if exports.is_asked():
-            return exports.answer("alarms", AlarmView._fields, self._rows(wanted))
+            return exports.answer("alarms", Alarm.__struct_fields__, self._rows(wanted))
         now_ms = self._services.now_ms()
         listed = self._services.database.read(
             lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
@@ -296,7 +298,7 @@ class AlarmPages:
             listed = self._services.database.read(
                 lambda session: alarm_listing.listing(session, asked, now_ms=now_ms)
             )
-            rows: list[exports.Row] = [alarm_view(alarm)._asdict() for alarm in listed]
+            rows: list[exports.Row] = [to_builtins(alarm_view(alarm)) for alarm in listed]
             return rows, listed[-1].id if len(listed) == limit else None
 
         return exports.pages(read)

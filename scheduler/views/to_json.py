@@ -1,6 +1,6 @@
-"""Views of runs, tokens and alarms, and the conversion of any view to JSON.
+"""Views of runs and tokens, and the conversion of any view to JSON.
 
-Secrets are left out: the secret part of an alarm's target, and a token's text and hash.
+Secrets are left out: a token's text and hash.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -11,13 +11,8 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from warren.broker.messages.values import Progress, result_value
-from warren.scheduler.alarms.channels.webhook_url import without_secret
-from warren.scheduler.alarms.events import kind_of
 from warren.sql.accounts import tokens
 from warren.sql.accounts.tokens import ListedToken
-from warren.sql.alarms.alarm_listing import ListedAlarm
-from warren.sql.alarms.alarms import MAIL, AlarmStatus
-from warren.sql.alarms.incidents import ListedIncident
 from warren.sql.instants import iso
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.run_rows import DetailedRun
@@ -80,56 +75,6 @@ def _names(ids: str | None, names: Mapping[int, str]) -> tuple[str, ...] | None:
     return None if listed is None else tuple(names.get(name, f"#{name}") for name in sorted(listed))
 
 
-_WAITING = (AlarmStatus.NEW, AlarmStatus.READY, AlarmStatus.HELD)
-
-
-class AlarmView(NamedTuple):
-    """An alarm; `next_try_at` is None if it is no longer tried.
-
-    `cause` is the kind of its event; `answer` is what the receiver answered.
-    """
-
-    id: int
-    app: str
-    job: str
-    run_id: int | None
-    cause: str
-    channel: str
-    target: str
-    status: str
-    created_at: int
-    next_try_at: int | None
-    tries: int
-    sent_at: int | None
-    answer: str
-    error: str
-
-
-def alarm_view(alarm: ListedAlarm) -> AlarmView:
-    """Return an alarm as programs see it, without what is secret in its target."""
-    return AlarmView(
-        id=alarm.id,
-        app=alarm.app or "",
-        job=alarm.job or "",
-        run_id=alarm.run_id or None,
-        cause=kind_of(alarm.content),
-        channel=alarm.channel,
-        target=shown_target(alarm),
-        status=alarm.status,
-        created_at=alarm.created_at,
-        next_try_at=alarm.next_try_at if alarm.status in _WAITING else None,
-        tries=alarm.tries,
-        sent_at=alarm.sent_at,
-        answer=alarm.answer or "",
-        error=alarm.error or "",
-    )
-
-
-def shown_target(alarm: ListedAlarm) -> str:
-    """Return a target without the secret part of a webhook's URL."""
-    return alarm.target if alarm.channel == MAIL else without_secret(alarm.target)
-
-
 def to_json(view: NamedTuple, *, without: Collection[str] = ()) -> dict[str, Any]:
     """Return a view, or a row, as a JSON object with its fields in order.
 
@@ -177,46 +122,6 @@ def run_json(run: DetailedRun, waits_for: Sequence[str] = ()) -> dict[str, Any]:
     """
     values = {"result": result_value(run.result), "progress": result_value(run.progress)}
     return to_json(run, without=PAGES_ONLY) | values | {"waits_for": [*waits_for]}
-
-
-class IncidentView(NamedTuple):
-    """An incident; `due_at` is the due time or the instant that broke the rule."""
-
-    id: int
-    app: str
-    job: str
-    rule: str
-    expected: str
-    status: str
-    due_at: int
-    opened_at: int
-    closed_at: int | None
-    closed_by: str
-    acked_at: int | None
-    acked_by: str
-    ack_note: str
-    ack_until_at: int | None
-
-
-def incident_view(listed_incident: ListedIncident) -> IncidentView:
-    """Return the view of an incident; its status is OPEN, ACKNOWLEDGED or CLOSED."""
-    is_seen = listed_incident.acked_at is not None
-    return IncidentView(
-        id=listed_incident.id,
-        app=listed_incident.app or "",
-        job=listed_incident.job or "",
-        rule=listed_incident.rule,
-        expected=listed_incident.expected,
-        status="CLOSED" if listed_incident.closed_at else "ACKNOWLEDGED" if is_seen else "OPEN",
-        due_at=listed_incident.due_at,
-        opened_at=listed_incident.opened_at,
-        closed_at=listed_incident.closed_at,
-        closed_by=listed_incident.closed_by or "",
-        acked_at=listed_incident.acked_at,
-        acked_by=listed_incident.acked_by or "",
-        ack_note=listed_incident.ack_note or "",
-        ack_until_at=listed_incident.ack_until,
-    )
 
 
 class Running(Protocol):

@@ -9,8 +9,11 @@ from sqlalchemy import update
 
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.sql.alarms import alarm_listing, alarms
+from warren.sql.alarms.alarms import MAIL, AlarmStatus, NewAlarm
 from warren.sql.jobs import script_versions
 from warren.sql.models import (
+    Alarm,
     ApiToken,
     App,
     AppDay,
@@ -70,6 +73,7 @@ def add_sample_app(rows: Rows, app: str, text: Text, now_ms: int) -> SampleApp:
     _runs(rows, made, of, now_ms)
     _registry(rows, made, of, now_ms)
     _people(rows, made, of, now_ms)
+    _alarm(rows, made, of, now_ms)
     _incident(rows, made, of, now_ms)
     _backfill(rows, made, of, now_ms)
     return made
@@ -85,6 +89,28 @@ def _backfill(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
         state="PAUSED",
         state_reason=of("backfill-reason")[:512],
     )
+
+
+def _alarm(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:
+    alarm = NewAlarm(
+        subject_key=f"alarm of {made.app}",
+        channel=MAIL,
+        target=of("alarm-target"),
+        content="",
+        created_at=now_ms - MINUTE_MS,
+        job_id=made.ids["job_id"],
+        app_id=made.ids["app_id"],
+        status=AlarmStatus.READY,
+    )
+
+    def unit(session: Any) -> int:
+        alarms.add(session, [alarm])
+        [alarm_id] = alarm_listing.ids_of_subject(session, alarm.subject_key)
+        sent = {"status": AlarmStatus.SENT, "sent_at": now_ms, "answer": of("alarm-answer")}
+        session.execute(update(Alarm).where(Alarm.id == alarm_id).values(**sent))
+        return alarm_id
+
+    made.ids["alarm_id"] = rows.database.write(unit)
 
 
 def _incident(rows: Rows, made: SampleApp, of: Text, now_ms: int) -> None:

@@ -29,6 +29,7 @@ from warren.client.answers import (
 )
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
+from warren.resources import alarms as alarm_operations
 from warren.resources import backfills as backfill_operations
 from warren.resources import calendars as calendar_operations
 from warren.resources import cluster as cluster_operations
@@ -124,6 +125,14 @@ def _in_path(variable: str, value: Any) -> str:
     return quote(str(getattr(value, "id", value)), safe="")
 
 
+alarms = call_of(alarm_operations.list_alarms)
+alarm = call_of(alarm_operations.show_alarm)
+send_test_alarms = call_of(alarm_operations.send_test_alarms)
+resend_alarms = call_of(alarm_operations.resend_alarms)
+dismiss_alarms = call_of(alarm_operations.dismiss_alarms)
+incidents = call_of(alarm_operations.list_incidents)
+incident = call_of(alarm_operations.show_incident)
+acknowledge_incident = call_of(alarm_operations.acknowledge_incident)
 backfill = call_of(backfill_operations.make_backfill)
 preview_backfill = call_of(backfill_operations.preview_backfill)
 backfills = call_of(backfill_operations.list_backfills)

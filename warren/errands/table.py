@@ -34,13 +34,5 @@ ERRANDS = {
     "runs.cancel": Errand(TRIGGER, "runs:cancel_runs"),
     "runs.clear": Errand(OPERATE, "runs:clear_runs"),
     "queue": Errand(READ, "limits:list_queue"),
-    "alarms.list": Errand(READ, "alarms:list_alarms"),
-    "alarms.test": Errand(OPERATE, "alarms:send_tests"),
-    "alarms.tested": Errand(READ, "alarms:show_tests"),
-    "alarms.resend": Errand(OPERATE, "alarms:resend_alarms"),
-    "alarms.dismiss": Errand(OPERATE, "alarms:dismiss_alarms"),
-    "incidents.list": Errand(READ, "alarms:list_incidents"),
-    "incidents.show": Errand(READ, "alarms:show_incident"),
-    "incidents.ack": Errand(OPERATE, "alarms:acknowledge"),
     "report": Errand(READ, "runs:report_days"),
 }

@@ -5,28 +5,38 @@ import time
 from collections.abc import Iterator
 from datetime import date, timedelta
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.endpoint import Call, endpoint
+from warren.admin_web.api.endpoint import Call, endpoint, serves
 from warren.admin_web.api.endpoints.apps import asked_app_ids
-from warren.admin_web.api.endpoints.jobs import job_id_of
-from warren.admin_web.api.openapi import answer_type, to_answer
-from warren.admin_web.api.paging import Cursor, Instant, Limit, instant_ms, page, place_of
-from warren.admin_web.api.problem_answers import Refusal, at_parameter
+from warren.admin_web.api.endpoints.jobs import job_id_of, job_named
+from warren.admin_web.api.paging import (
+    Cursor,
+    Instant,
+    Limit,
+    body_instant_ms,
+    instant_ms,
+    page,
+    place_of,
+)
+from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.services import ApiServices
+from warren.resources import alarms as operations
+from warren.resources.alarms import Alarm, AlarmCount, Incident, TestAnswer
 from warren.resources.operation import DEFAULT_LIMIT, Scope, Word, page_type
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
+from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
-from warren.scheduler.views.to_json import AlarmView, IncidentView, alarm_view, incident_view
+from warren.scheduler.views.alarm_view import alarm_view, incident_view
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.alarms import alarm_listing, incidents
-from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState
+from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import UNSENT
 from warren.sql.instants import DAY_MS, HOUR_MS, at, iso, moment
 from warren.sql.listings import ledger
@@ -36,39 +46,6 @@ from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 
 DAYS = 366
-AlarmAnswer = answer_type("Alarm", AlarmView)
-AlarmPage = page_type(AlarmAnswer)
-States = Literal[tuple(state.value for state in AlarmState)]  # type: ignore[valid-type]
-
-
-class AlarmsQuery(msgspec.Struct, kw_only=True):
-    """Which alarms to list: unsent ones, all, or those in a state; of one job with `job_id`."""
-
-    all: bool = False
-    state: States | None = None  # type: ignore[valid-type]
-    job_id: int | None = None
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class TestBody(msgspec.Struct, kw_only=True):
-    """Where to send a test: a job's targets, or the given ones on behalf of a job or an app.
-
-    Without `job_id` and `app_id`, only administrators may send it.
-    """
-
-    job_id: int | None = None
-    app_id: int | None = None
-    emails: list[str] = []
-    webhook: str = ""
-    style: str = ""
-    webhook_url: str = ""
-
-
-class TestAnswer(msgspec.Struct, kw_only=True):
-    """The tests that were sent, with the result that each had after a few seconds."""
-
-    items: list[AlarmAnswer]  # type: ignore[valid-type] # it is made from a NamedTuple
 
 
 class DaysQuery(msgspec.Struct, kw_only=True):
@@ -139,9 +116,8 @@ class ActivityEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/alarms", Scope.READ, AlarmPage, query=AlarmsQuery)
+    @serves(operations.list_alarms)
     def alarms(self, call: Call) -> Any:
-        """List alarms, newest first."""
         query, actor = call.query, call.actor
         wanted = AlarmFilter(
             statuses=() if query.all or query.state else UNSENT,
@@ -152,32 +128,55 @@ class ActivityEndpoints:
             job_id=query.job_id,
             before_id=place_of(query, int),
         )
-        now_ms = self._services.now_ms()
-        rows = self._services.database.read(
-            lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
-        )
-        return page(
-            AlarmPage,
-            query,
-            rows,
-            lambda row: to_answer(AlarmAnswer, alarm_view(row)),
-            lambda row: row.id,
-        )
+        kind = operations.list_alarms.endpoint.answer
+        return page(kind, query, self._listed(wanted), alarm_view, lambda row: row.id)
 
-    @endpoint("POST", "/alarms/test", Scope.OPERATE, TestAnswer, body=TestBody)
+    @serves(operations.show_alarm)
+    def alarm(self, call: Call, alarm_id: int) -> Alarm:
+        actor = call.actor
+        wanted = AlarmFilter(
+            limit=1, app_ids=actor.app_ids, job_ids=actor.job_ids, alarm_id=alarm_id
+        )
+        if not (listed := self._listed(wanted)):
+            raise Problem(Code.NO_ALARM, id=alarm_id)
+        return alarm_view(listed[0])
+
+    @serves(operations.send_test_alarms)
     def test(self, call: Call) -> TestAnswer:
-        """Send a test alarm now, once, as a scheduler sends alarms."""
         body, commands = call.body, self._services.commands(call.actor).alarms
         targets = AlarmTargets(emails=tuple(body.emails), webhook=body.webhook, style=body.style)
+        defaults = AlarmTargets(emails=tuple(body.default_emails), webhook=body.default_webhook)
         webhook = RunWebhook(url=body.webhook_url)
-        if body.job_id is not None:
-            ids = commands.test_job(body.job_id, targets, webhook)
+        job_id = body.job_id if body.job is None else job_named(self._services, call, body.job)[0]
+        if job_id is not None:
+            ids = commands.test_job(job_id, targets, webhook, defaults=defaults)
         elif body.app_id is not None:
             ids = commands.test_app(body.app_id, targets, webhook)
         else:
-            ids = commands.test(targets)
+            ids = commands.test(targets or defaults)
         alarm_rows = commands.wait_for_tests(ids, self._services.limits.test_seconds)
-        return TestAnswer(items=[to_answer(AlarmAnswer, alarm_view(alarm)) for alarm in alarm_rows])
+        return TestAnswer(items=[*map(alarm_view, alarm_rows)])
+
+    @serves(operations.resend_alarms)
+    def resend_alarms(self, call: Call) -> AlarmCount:
+        commands = self._services.commands(call.actor).alarms
+        return AlarmCount(count=commands.send_again(self._undelivered(call)))
+
+    @serves(operations.dismiss_alarms)
+    def dismiss_alarms(self, call: Call) -> AlarmCount:
+        commands = self._services.commands(call.actor).alarms
+        return AlarmCount(count=commands.dismiss(self._undelivered(call)))
+
+    def _undelivered(self, call: Call) -> AlarmFilter:
+        job = call.body.job
+        job_id = None if job is None else job_named(self._services, call, job)[0]
+        return AlarmFilter(limit=1, job_id=job_id)
+
+    def _listed(self, wanted: AlarmFilter) -> list[ListedAlarm]:
+        now_ms = self._services.now_ms()
+        return self._services.database.read(
+            lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
+        )
 
     @endpoint(
         "GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, needs_whole_apps=True
@@ -247,25 +246,6 @@ def _values(text: str | None) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-IncidentAnswer = answer_type("Incident", IncidentView)
-IncidentPage = page_type(IncidentAnswer)
-
-
-class IncidentsQuery(msgspec.Struct, kw_only=True):
-    """Which incidents to list: open ones, or all."""
-
-    all: bool = False
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class AckBody(msgspec.Struct, kw_only=True):
-    """A note for others, and until when the incident stays silent; null = until it closes."""
-
-    note: str = ""
-    until: str | None = None
-
-
 class IncidentEndpoints:
     """The incidents of jobs that a token may see."""
 
@@ -274,9 +254,8 @@ class IncidentEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/incidents", Scope.READ, IncidentPage, query=IncidentsQuery)
+    @serves(operations.list_incidents)
     def index(self, call: Call) -> Any:
-        """List incidents, newest first."""
         query, actor = call.query, call.actor
         rows = self._services.database.read(
             lambda session: incidents.listing(
@@ -288,38 +267,22 @@ class IncidentEndpoints:
                 before_id=place_of(query, int),
             )
         )
-        return page(
-            IncidentPage,
-            query,
-            rows,
-            lambda row: to_answer(IncidentAnswer, incident_view(row)),
-            lambda row: row.id,
+        kind = operations.list_incidents.endpoint.answer
+        return page(kind, query, rows, incident_view, lambda row: row.id)
+
+    @serves(operations.show_incident)
+    def show(self, call: Call, incident_id: int) -> Incident:
+        commands = self._services.commands(call.actor).incidents
+        return incident_view(
+            self._services.database.read(lambda session: commands.read(session, incident_id))
         )
 
-    @endpoint("GET", "/incidents/<id:incident_id>", Scope.READ, IncidentAnswer)
-    def show(self, call: Call, incident_id: int) -> Any:
-        """Show an incident."""
-        commands = self._services.commands(call.actor).incidents
-        incident = self._services.database.read(lambda session: commands.read(session, incident_id))
-        return to_answer(IncidentAnswer, incident_view(incident))
-
-    @endpoint(
-        "POST", "/incidents/<id:incident_id>/ack", Scope.OPERATE, IncidentAnswer, body=AckBody
-    )
-    def ack(self, call: Call, incident_id: int) -> Any:
-        """Acknowledge an open incident, so that no more reminders are sent."""
-        until_ms = _end_ms(call.body.until)
+    @serves(operations.acknowledge_incident)
+    def ack(self, call: Call, incident_id: int) -> Incident:
+        until_ms = body_instant_ms("/until", call.body.until)
         commands = self._services.commands(call.actor).incidents
         commands.acknowledge(incident_id, note=call.body.note, until_ms=until_ms)
         return self.show(call, incident_id)
-
-
-def _end_ms(text: str | None) -> int | None:
-    try:
-        return instant_ms("until", text)
-    except Refusal as refusal:
-        errors = [{"pointer": "/until", "detail": refusal.detail}]
-        raise Refusal(422, refusal.detail, errors=errors) from refusal
 
 
 #: Limits of one page or request, whose cost grows with jobs times days.

@@ -125,6 +125,33 @@ def job_id_of(services: ApiServices, call: Call, app: str, name: str) -> int:
     return job_id[1]
 
 
+def job_named(services: ApiServices, call: Call, name: str) -> tuple[int, JobName]:
+    """Return the id and the whole name of a job that a token may see, given as NAME or APP/NAME.
+
+    Raises:
+        Problem: there is no such job, but one of a similar name.
+        LookupFailed: there is no such job, or there are several.
+
+    """
+    actor = call.actor
+
+    def read(session: Session) -> tuple[int, JobName]:
+        job = job_names.find(session, name, actor.app_ids)
+        if not actor.knows_job(job.app_id, job.id):
+            raise NotFound(LookupFailure.NO_JOB_NAMED, name=name)
+        app = apps.names(session, [job.app_id])[job.app_id]
+        return job.id, JobName(app=app, name=job.name)
+
+    try:
+        return services.database.read(read)
+    except NotFound as error:
+        # A token for single jobs learns no other names.
+        near = "" if actor.job_ids else nearest_name(services.database, error, actor.app_ids)
+        if near:
+            raise Problem(Code.NO_JOB_NAMED_NEAR, name=name, near=near) from error
+        raise
+
+
 @contextmanager
 def missing_app_first(services: ApiServices, call: Call, app: str) -> Iterator[None]:
     """If a job is not found in this block, raise that its app does not exist if that is so.
@@ -179,24 +206,9 @@ class JobSwitchEndpoints:
 
     @serves(operations.find_job)
     def find(self, call: Call) -> JobName:
-        database, actor, name = self._services.database, call.actor, call.query.name
-        if not name:
+        if not call.query.name:
             raise at_parameter("name", "expected NAME or APP/NAME")
-
-        def read(session: Session) -> JobName:
-            job = job_names.find(session, name, actor.app_ids)
-            if not actor.knows_job(job.app_id, job.id):
-                raise NotFound(LookupFailure.NO_JOB_NAMED, name=name)
-            return JobName(app=apps.names(session, [job.app_id])[job.app_id], name=job.name)
-
-        try:
-            return database.read(read)
-        except NotFound as error:
-            # A token for single jobs learns no other names.
-            near = "" if actor.job_ids else nearest_name(database, error, actor.app_ids)
-            if near:
-                raise Problem(Code.NO_JOB_NAMED_NEAR, name=name, near=near) from error
-            raise
+        return job_named(self._services, call, call.query.name)[1]
 
     @serves(operations.start_job)
     def start(self, call: Call, app: str, name: str) -> Switched:

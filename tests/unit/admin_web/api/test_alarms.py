@@ -1,11 +1,15 @@
 """Alarms by the API: a test of a target, and those that reached nobody."""
 
+from functools import partial
+
 import pytest
 
 from tests.support.api import Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
 from warren.admin_web.services import ApiLimits
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import MAIL, AlarmStatus, NewAlarm
 from warren.sql.engine import Database
 
 
@@ -38,3 +42,31 @@ def test_what_cannot_be_sent_is_refused_with_its_reason(quick: Program, rows: Ro
 
     assert (bad.status_code, foreign.status_code, unbound.status_code) == (422, 404, 403)
     assert "link-local" in bad.get_json()["detail"]
+
+
+def test_undelivered_alarms_of_a_job_are_sent_again_or_dismissed(
+    admin: Program, rows: Rows, database: Database
+) -> None:
+    job_ids = [rows.job("nightly"), rows.job("hourly")]
+    for job_id in job_ids:
+        new = NewAlarm(
+            subject_key=f"job:{job_id}",
+            channel=MAIL,
+            target="ops@example.com",
+            content="",
+            created_at=1,
+            job_id=job_id,
+            app_id=rows.app(),
+            status=AlarmStatus.GIVEN_UP,
+        )
+        database.write(partial(alarms.add, alarms=[new]))
+
+    given_up = admin.post("/alarms/dismiss", {"job": "nightly"})
+    again = admin.post("/alarms/resend", {})
+    unknown = admin.post("/alarms/dismiss", {"job": "nihgtly"})
+
+    assert (given_up.get_json(), again.get_json()) == ({"count": 1}, {"count": 1})
+    shown = [admin.get(f"/alarms/{number}").get_json()["status"] for number in (1, 2)]
+    assert shown == ["DISMISSED", "READY"]
+    assert unknown.get_json()["detail"] == "no job named 'nihgtly', did you mean 'nightly'?"
+    assert admin.get("/alarms/3").status_code == 404
