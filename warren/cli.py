@@ -59,7 +59,7 @@ COMMANDS = {
     "queue": ("warren.command_line.limits", "queue", "List the runs that wait, and what for."),
     "executors": ("warren.command_line.nodes", "executors", "List, show and drain executors."),
     "schedulers": ("warren.command_line.nodes", "schedulers", "List schedulers."),
-    "report": ("warren.command_line.runs", "report", "Count the runs of each day by outcome."),
+    "report": ("warren.command_line.report", "report", "Count the runs of each day by outcome."),
     "alarms": ("warren.command_line.alarms", "alarms", "List unsent alarms."),
     "incidents": (
         "warren.command_line.alarms",

@@ -35,6 +35,7 @@ from warren.resources import calendars as calendar_operations
 from warren.resources import cluster as cluster_operations
 from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
+from warren.resources import reports as report_operations
 from warren.resources.operation import KEY_HEADER, Operation
 
 P = ParamSpec("P")
@@ -155,6 +156,7 @@ delete_limit = call_of(limit_operations.delete_limit)
 executors = call_of(cluster_operations.list_executors)
 executor = call_of(cluster_operations.show_executor)
 drain_executor = call_of(cluster_operations.drain_executor)
+report_days = call_of(report_operations.report_days)
 schedulers = call_of(cluster_operations.list_schedulers)
 cluster = call_of(cluster_operations.show_cluster)
 pause_cluster = call_of(cluster_operations.pause_cluster)

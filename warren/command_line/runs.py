@@ -248,14 +248,3 @@ def _distinct(run_ids: tuple[int, ...]) -> list[int]:
     if len(run_ids) > MAX_RUNS:
         raise click.UsageError(f"expected up to {MAX_RUNS} runs, got: {len(run_ids)}")
     return list(dict.fromkeys(run_ids))
-
-
-@click.command(epilog=examples("warren report", "warren report --since 30d --json"))
-@click.option(
-    "--since", metavar="T", default="6d", show_default=True, help="First day: ISO 8601, or 30d ago."
-)
-@as_json
-@takes_settings("database_url", "timezone")
-def report(settings: Settings, **wanted: Any) -> int:
-    """Show how many runs of each day succeeded, failed, were skipped and are running."""
-    return send(settings, "report", **wanted)

@@ -34,5 +34,4 @@ ERRANDS = {
     "runs.cancel": Errand(TRIGGER, "runs:cancel_runs"),
     "runs.clear": Errand(OPERATE, "runs:clear_runs"),
     "queue": Errand(READ, "limits:list_queue"),
-    "report": Errand(READ, "runs:report_days"),
 }

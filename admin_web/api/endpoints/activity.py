@@ -25,8 +25,11 @@ from warren.admin_web.api.paging import (
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.services import ApiServices
 from warren.resources import alarms as operations
+from warren.resources import instant
+from warren.resources import reports as report_operations
 from warren.resources.alarms import Alarm, AlarmCount, Incident, TestAnswer
 from warren.resources.operation import DEFAULT_LIMIT, Scope, Word, page_type
+from warren.resources.reports import Day, DaysAnswer
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
@@ -38,43 +41,15 @@ from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.alarms import alarm_listing, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import UNSENT
-from warren.sql.instants import DAY_MS, HOUR_MS, at, iso, moment
+from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms, iso, moment
 from warren.sql.listings import ledger
 from warren.sql.listings.ledger import LedgerFilter
 from warren.sql.models import AuditEntry
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 
-DAYS = 366
-
-
-class DaysQuery(msgspec.Struct, kw_only=True):
-    """Which days, both included. Default: the last seven."""
-
-    since: date | None = None
-    until: date | None = None
-
-
-class Day(msgspec.Struct, kw_only=True):
-    """How many runs of a day succeeded, failed, were skipped, or are still open.
-
-    `success_share` is null until a run is over.
-    """
-
-    day: str
-    total: int
-    succeeded: int
-    failed: int
-    skipped: int
-    running: int
-    success_share: float | None
-
-
-class DaysAnswer(msgspec.Struct, kw_only=True):
-    """Days with a report, in the cluster's time zone."""
-
-    timezone: str
-    items: list[Day]
+#: The most days of one report.
+DAYS = 3_660
 
 
 class TrailQuery(msgspec.Struct, kw_only=True):
@@ -178,22 +153,32 @@ class ActivityEndpoints:
             lambda session: alarm_listing.listing(session, wanted, now_ms=now_ms)
         )
 
-    @endpoint(
-        "GET", "/reports/days", Scope.READ, DaysAnswer, query=DaysQuery, needs_whole_apps=True
-    )
+    @serves(report_operations.report_days)
     def days(self, call: Call) -> DaysAnswer:
-        """Count the runs of each day by outcome."""
-        zone = self._services.timezone
+        query, zone = call.query, self._services.timezone
         today = CalendarDays(zone).of(at(self._services.now_ms()))
-        last = call.query.until or today
-        first = call.query.since or max(date.min + timedelta(days=6), last) - timedelta(days=6)
-        if not timedelta() <= last - first < timedelta(days=DAYS):
-            raise at_parameter("since", f"expected 1 to {DAYS} days")
-        days = self._services.database.read(
-            lambda session: day_reports.of_days(session, call.actor.app_ids, first, last)
-        )
-        items = [_day(day, days[day]) for day in days_between(first, last) if day in days]
-        return DaysAnswer(timezone=zone, items=items)
+        last = query.until or today
+        first = query.since or max(date.min + timedelta(days=6), last) - timedelta(days=6)
+        if first > last:
+            raise at_parameter("since", "expected a day that is not after until")
+
+        def read(session: Session) -> list[Day]:
+            begin = max(first, day_reports.first_day(session) or date.max)
+            if last - begin >= timedelta(days=DAYS):
+                raise at_parameter("since", f"expected 1 to {DAYS} days")
+            counts = day_reports.of_days(session, call.actor.app_ids, begin, last)
+            counted_ms = {
+                row.day.date(): epoch_ms(row.update_time)
+                for row in day_reports.between(session, begin, last)
+                if row.day is not None and row.update_time
+            }
+            return [
+                _day(day, zone, counts.get(day, Counts()), counted_ms.get(day))
+                for day in days_between(begin, last)
+                if day in counts or query.empty
+            ]
+
+        return DaysAnswer(timezone=zone, items=self._services.database.read(read))
 
     @endpoint("GET", "/trail", Scope.ADMIN, TrailPage, query=TrailQuery)
     def trail(self, call: Call) -> Any:
@@ -213,16 +198,18 @@ class ActivityEndpoints:
         return page(TrailPage, query, rows, _entry, lambda row: row.id)
 
 
-def _day(day: date, counts: Counts) -> Day:
+def _day(day: date, timezone: str, counts: Counts, counted_ms: int | None) -> Day:
     over = counts.succeeded + counts.failed
     return Day(
-        day=day.isoformat(),
+        day=day,
+        timezone=timezone,
         total=counts.total,
         succeeded=counts.succeeded,
         failed=counts.failed,
         skipped=counts.skipped,
         running=counts.running,
         success_share=round(counts.succeeded / over, 4) if over else None,
+        counted_at=instant.Instant.if_any(counted_ms),
     )
 
 

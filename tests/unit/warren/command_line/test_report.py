@@ -1,41 +1,33 @@
 """The day report as it is shown."""
 
-from datetime import date, datetime
+from datetime import date
 
 import pytest
 
-from warren.errands.doing.runs import Day, day_json, report_lines, share
-from warren.sql.instants import epoch_ms
+from warren.command_line.report import report_lines, share
+from warren.resources.reports import Day
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.day_reports import Counts, of_statuses
 
 FRIDAY = date(2026, 11, 20)
 
 
-def test_a_day_is_one_json_object() -> None:
-    counted_at = epoch_ms(datetime.fromisoformat("2026-11-20T15:00:00"))
-
-    assert day_json(FRIDAY, Day(Counts(1, 3, 1, 2), counted_at), "Asia/Shanghai") == {
-        "day": "2026-11-20",
-        "timezone": "Asia/Shanghai",
-        "total": 7,
-        "succeeded": 3,
-        "failed": 1,
-        "skipped": 2,
-        "running": 1,
-        "success_share": 0.75,
-        "counted_at": "2026-11-20T15:00:00.000+00:00",
-    }
-
-
-def test_a_day_without_a_report_has_zeros_and_no_share() -> None:
-    shown = day_json(FRIDAY, Day(Counts(), None), "UTC")
-
-    assert (shown["total"], shown["success_share"], shown["counted_at"]) == (0, None, None)
+def of_day(
+    day: date, running: int = 0, succeeded: int = 0, failed: int = 0, skipped: int = 0
+) -> Day:
+    return Day(
+        day=day,
+        total=running + succeeded + failed + skipped,
+        succeeded=succeeded,
+        failed=failed,
+        skipped=skipped,
+        running=running,
+        success_share=None,
+    )
 
 
 def test_numbers_stand_flush_right_and_the_last_line_is_the_sum() -> None:
-    days = {FRIDAY: Counts(1, 12_345, 0, 3), date(2026, 11, 21): Counts(0, 0, 2)}
+    days = [of_day(FRIDAY, 1, 12_345, 0, 3), of_day(date(2026, 11, 21), 0, 0, 2)]
 
     assert report_lines(days) == [
         ("2026-11-20 Fri", "12,349", "   12,345", "     0", "      3", "      1", "100.0 %"),
@@ -45,21 +37,18 @@ def test_numbers_stand_flush_right_and_the_last_line_is_the_sum() -> None:
 
 
 def test_one_day_needs_no_sum() -> None:
-    assert len(report_lines({FRIDAY: Counts()})) == 1
-    assert report_lines({}) == []
+    assert len(report_lines([of_day(FRIDAY)])) == 1
+    assert report_lines([]) == []
 
 
 @pytest.mark.parametrize(
-    ("counts", "words"),
-    [
-        (Counts(5, 0, 0), ""),
-        (Counts(0, 1, 0), "100.0 %"),
-        (Counts(0, 999_999, 1), "99.9 %"),
-        (Counts(0, 0, 1), "0.0 %"),
-    ],
+    ("succeeded", "failed", "words"),
+    [(0, 0, ""), (1, 0, "100.0 %"), (999_999, 1, "99.9 %"), (0, 1, "0.0 %")],
 )
-def test_one_failure_among_many_is_not_all_successes(counts: Counts, words: str) -> None:
-    assert share(counts) == words
+def test_one_failure_among_many_is_not_all_successes(
+    succeeded: int, failed: int, words: str
+) -> None:
+    assert share(succeeded, failed) == words
 
 
 def test_every_status_but_cancelled_is_counted_once() -> None:
