@@ -4,6 +4,7 @@ Console, command line and API accept names; commands take only ids.
 """
 
 import re
+import unicodedata
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
@@ -72,12 +73,23 @@ def nearest_name(
     return next(iter(get_close_matches(said, known, 1)), "")
 
 
+#: Categories of Unicode.
+_INVISIBLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def is_line(text: str, longest: int) -> bool:
     """Whether a text has at most `longest` characters and no control character or end of line."""
     return len(text) <= longest and not _CONTROL.search(text)
+
+
+def invisible_in(text: str) -> str:
+    """Return the first invisible character of a text, such as `U+202E`; empty if there is none.
+
+    These are control characters, ends of lines, and what has no width or turns the direction.
+    """
+    found = next((each for each in text if unicodedata.category(each) in _INVISIBLE), "")
+    return f"U+{ord(found):04X}" if found else ""
 
 
 def bare_line(text: str, longest: int) -> str:

@@ -162,6 +162,7 @@ class Code(Enum):
     # The other fields of a job.
     EMPTY = "expected %(what)s to be a text, got: ''"
     LINE = "expected %(what)s to be a line of up to %(most)s characters, got: %(got)r"
+    INVISIBLE = "expected name to have visible characters only, it has %(got)s"
     INTEGER = "expected %(what)s to be an integer from %(least)s to %(most)s, got: %(got)s"
     UNKNOWN_WORD = "unknown %(what)s %(got)r; expected %(others)s or %(last)s"
     UNKNOWN_WORD_NEAR = "unknown %(what)s %(got)r, did you mean %(near)r?"

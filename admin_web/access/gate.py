@@ -6,6 +6,7 @@ Also the security headers of every answer.
 import base64
 import binascii
 import ipaddress
+import re
 import secrets
 import socket
 from collections.abc import Mapping
@@ -162,8 +163,22 @@ _FORMS = frozenset({"application/x-www-form-urlencoded", "multipart/form-data", 
 #: Programs read these under any host name; the views use no cookie.
 _FOR_PROGRAMS = frozenset({"health.healthz", "health.metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+#: Control characters that HTML does not allow.
+_CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0e-\x1f\x7f]")
 
 log = structlog.get_logger()
+
+
+def escape_controls(response: Response) -> Response:
+    """Write control characters in pages, such as escapes of terminals, as references.
+
+    The browser shows the same, and forms send them back unchanged.
+    """
+    if response.mimetype == "text/html" and not response.is_streamed:
+        page = response.get_data()
+        if _CONTROLS.search(page):
+            response.set_data(_CONTROLS.sub(lambda found: b"&#%d;" % found[0][0], page))
+    return response
 
 
 class Security:
@@ -184,6 +199,7 @@ class Security:
         app.before_request(self.check)
         app.after_request(self.set_headers)
         app.after_request(self.log_refusal)
+        app.after_request(escape_controls)
 
     def check(self) -> None:
         """Refuse a host name that is not ours (DNS rebinding), and cross-site requests."""

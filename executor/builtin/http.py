@@ -1,5 +1,6 @@
 """`warren.http`: sends a request, and judges the answer."""
 
+import codecs
 import logging
 import time
 from collections.abc import Mapping
@@ -22,6 +23,14 @@ MAX_ANSWER_BYTES = 1_000_000
 #: Characters of a bad answer that the run's message quotes.
 _QUOTED = 200
 _MISSING = object()
+#: The charsets by which an answer is read, as Python calls them; any other is read as UTF-8. Python
+#: also has codecs that are none of texts, or take a long time: punycode of 200 kB takes 20 s.
+_CHARSETS = frozenset(
+    {"utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "ascii", "koi8-r", "koi8-u"}
+    | {"gb2312", "gbk", "gb18030", "big5", "shift_jis", "euc_jp", "euc_kr", "iso2022_jp"}
+    | {f"iso8859-{part}" for part in range(1, 17)}
+    | {f"cp{page}" for page in range(1250, 1259)}
+)
 _Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
 
 
@@ -189,7 +198,8 @@ class _Exchange:
 
     def _judged(self, response: httpx.Response, body: bytes, seconds: float) -> Answer:
         status, params = response.status_code, self._params
-        text = self._secrets.mask(body.decode(response.encoding or "utf-8", "replace"))
+        text = self._secrets.mask(body.decode(_charset(response), "replace"))
+        self._deadline.check()
         if status not in (params.expect_status or range(200, 300)):
             expected = ", ".join(map(str, params.expect_status)) or "200 to 299"
             quoted = " ".join(text[:_QUOTED].split())
@@ -208,6 +218,15 @@ class _Exchange:
                 raise JobFailed(f"expected {pointer} to be {_shown(expected_value)}, got: {got}")
         words = f"{status} {response.reason_phrase}, {len(body):,} bytes in {seconds:.3f} s"
         return Answer(words, {"status": status, **_kept(value, text)})
+
+
+def _charset(response: httpx.Response) -> str:
+    """Return the charset that an answer names, if it is one of texts; else UTF-8."""
+    try:
+        name = codecs.lookup(response.charset_encoding or "").name
+    except (LookupError, ValueError):
+        return "utf-8"
+    return name if name in _CHARSETS else "utf-8"
 
 
 def _json_of(text: str) -> Any:

@@ -304,6 +304,8 @@ class JobCommands:
         problems = rules.problems(
             spec, now_ms=self._context.now_ms(), added_routes=self._context.added_routes
         )
+        if own is None or own.name != spec.name:
+            problems += rules.new_name_problems(spec.name)
         if own is None or _params(own) != _params(spec):
             now_ms = self._context.now_ms()
             known = self._context.calendars(session, calendar_names(spec))

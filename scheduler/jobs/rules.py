@@ -8,7 +8,7 @@ from typing import Any
 from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
-from warren.scheduler.app_names import is_line
+from warren.scheduler.app_names import invisible_in, is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations import expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
@@ -105,6 +105,12 @@ def sound_specs(
         if child in lines
     ]
     return sound, [*lines.values(), *parents]
+
+
+def new_name_problems(name: str) -> Iterator[Problem]:
+    """Yield what is wrong with a new job's name, apart from what is wrong with any."""
+    if got := invisible_in(name):
+        yield Problem(Code.INVISIBLE, "name", got=got)
 
 
 def check_app_name(name: str) -> None:

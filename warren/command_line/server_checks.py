@@ -8,21 +8,29 @@ from warren.database_access import open_database, registrations
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
+from warren.scheduler.app_names import invisible_in
 from warren.scheduler.views.process_view import node_view
 from warren.settings.secret_files import DATABASE, in_plain_text
 from warren.settings.settings import Settings, cluster_keys
 from warren.sql.engine import Database
+from warren.sql.jobs import job_names
 from warren.sql.registry import cluster, presence
 from warren.sql.registry.presence import ProcessState, is_of_host, state
 from warren.sql.schema import version
 
 _ANSWER_SECONDS = 10.0
+#: Names of jobs that are looked at, and that a line names.
+_MAX_NAMES, _SHOWN_NAMES = 100_000, 5
 
 
 def check_database(settings: Settings) -> str:
     """Return the database and its schema version, or raise what is wrong."""
     with open_database(settings, for_writing=True) as database:
         words = f"{_shown(database)}, schema {version.newest_version()}"
+        names = database.read(lambda session: job_names.some(session, limit=_MAX_NAMES))
+    if hidden := [f"{app}/{name}" for app, name in names if invisible_in(name)]:
+        shown = ", ".join(map(ascii, hidden[:_SHOWN_NAMES]))
+        words += f"; jobs with invisible characters in their names: {len(hidden)}, such as {shown}"
     return words + in_plain_text(settings, DATABASE)
 
 

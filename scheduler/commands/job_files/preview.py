@@ -33,7 +33,7 @@ from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, IN_FILE, Origin, module_of
-from warren.scheduler.jobs.rules import check_new_app_name
+from warren.scheduler.jobs.rules import check_new_app_name, new_name_problems
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused
@@ -333,6 +333,8 @@ class JobFilePreview:
                 if job is not None and (words := file.origin.difference(place)):
                     preview.moved[number] = words
                 if job is None:
+                    new_name = new_name_problems(spec.name)
+                    elsewhere += [problem.at(f"jobs/{number}/name") for problem in new_name]
                     preview.new[number] = self._new_jobs.prepare(session, spec, now_ms)
                     preview.applied[number] = CREATED
                 elif is_as_described(job, spec):

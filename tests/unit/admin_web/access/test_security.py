@@ -5,6 +5,7 @@ import structlog
 from flask import Flask
 
 from tests.support.console import Clock, Visit, make_app, signed_in
+from tests.support.stored_rows import Rows
 from warren.admin_web.pages.dashboard import OverviewReader
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
@@ -221,3 +222,12 @@ class TestErrors:
     @pytest.mark.parametrize("path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static//etc"])
     def test_static_files_lead_nowhere_else(self, visit: Visit, path: str) -> None:
         assert visit.get(path).status_code in (308, 400, 404)
+
+
+def test_pages_have_control_characters_only_as_references(admin: Visit, rows: Rows) -> None:
+    job_id = rows.job("nightly", param="red \x1b[31m")
+
+    page = admin.get(f"/jobs/{job_id}/edit").text
+
+    assert "\x1b" not in page
+    assert "red &#27;[31m" in page

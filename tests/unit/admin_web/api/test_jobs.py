@@ -48,6 +48,39 @@ def test_a_job_is_made_where_there_is_none(admin: Program) -> None:
     assert admin.get(f"/jobs/by-id/{job['state']['id']}").get_json() == job
 
 
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("pay\u200broll", "U+200B"),
+        ("\u202elorap", "U+202E"),
+        ("pay\u2066roll", "U+2066"),
+        ("\ufeffpay", "U+FEFF"),
+    ],
+)
+def test_no_new_job_has_a_name_with_invisible_characters(
+    admin: Program, name: str, code: str
+) -> None:
+    words = f"expected name to have visible characters only, it has {code}"
+    job = JOB | {"app": "reports", "name": name}
+
+    put = admin.put(f"/jobs/reports/{quote(name)}", JOB, headers=NEW)
+    applied = admin.post("/apply", {"jobs": [job]})
+
+    assert (put.status_code, applied.status_code) == (422, 422)
+    assert words in put.text
+    assert applied.get_json()["errors"][0]["detail"] == words
+
+
+def test_a_stored_job_with_such_a_name_can_be_changed(admin: Program, rows: Rows) -> None:
+    name = "pay\u200broll"
+    rows.job(name)
+    path = f"/jobs/reports/{quote(name)}"
+
+    change = {"json": {"timeout": 5}, "headers": {"If-Match": "*"}}
+    assert admin.call("PATCH", path, **change).status_code == 200
+    assert admin.put("/jobs/reports/%E5%B7%A5%E8%B5%84", JOB, headers=NEW).status_code == 201
+
+
 def test_what_was_read_can_be_sent_as_it_is(admin: Program) -> None:
     made(admin, enabled=True)
     read = admin.get(PATH)

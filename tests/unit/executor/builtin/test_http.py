@@ -27,11 +27,15 @@ class Peer(BaseHTTPRequestHandler):
             answer = json.dumps(told | {"query": query, "body": body})
         elif split.path == "/text":
             answer = query.get("text", "") * int(query.get("times", "1"))
+        elif split.path == "/coded":
+            answer = "2" + "a" * 200_000
         elif split.path == "/to":
             status = 302
         self.send_response(status)
         if split.path == "/to":
             self.send_header("Location", query["url"])
+        if split.path == "/coded":
+            self.send_header("Content-Type", f"text/plain; charset={query['charset']}")
         if split.path == "/drip":
             self.end_headers()
             for _ in range(1_000):
@@ -115,6 +119,16 @@ def test_what_is_no_success_is_one_line(send: Any, path: str, params: Any, words
     assert done.outcome == "FAILED"
     assert words in done.message
     assert "\n" not in done.message
+
+
+@pytest.mark.parametrize(
+    "charset", ["punycode", "hex", "idna", "unicode_escape", "utf_7", "no-such"]
+)
+def test_an_answer_in_no_charset_of_texts_is_read_as_utf_8(send: Any, charset: str) -> None:
+    done = send(f"/coded?charset={charset}", timeout=5)
+
+    assert done.outcome == "SUCCEEDED", done.message
+    assert done.result["body"].startswith("2aaa")
 
 
 def test_a_json_condition_that_holds_and_statuses_that_are_expected_are_a_success(
