@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from sqlalchemy import select
+from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.listings import recent
@@ -47,12 +47,20 @@ def queue(
     *,
     now_ms: int,
     most: int,
+    after: tuple[int, int] | None = None,
 ) -> list[DetailedRun]:
-    """Return PLANNED runs that are due, the longest waiting first; None = of all apps or jobs."""
+    """Return PLANNED runs that are due, the longest waiting first; None = of all apps or jobs.
+
+    `after` are `due_at` and id of the run that the list continues after.
+    """
     due = select(Run.id).where(Run.status == RunStatus.PLANNED, Run.due_at <= now_ms)
     if app_ids is not None:
         due = due.where(Run.app_id.in_(sorted(app_ids)))
     if job_ids is not None:
         due = due.where(Run.job_id.in_(sorted(job_ids)))
-    first = session.execute(due.order_by(Run.due_at).limit(most))
+    if after is not None:
+        due_at, run_id = after
+        is_later = and_(Run.due_at == due_at, Run.id > run_id)
+        due = due.where(Run.due_at >= due_at, or_(Run.due_at > due_at, is_later))
+    first = session.execute(due.order_by(Run.due_at, Run.id).limit(most))
     return recent.by_ids(session, list(first.scalars()))

@@ -37,6 +37,7 @@ from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
 from warren.resources import reports as report_operations
 from warren.resources.operation import KEY_HEADER, Operation
+from warren.resources.queue import list_queue
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -156,6 +157,7 @@ delete_limit = call_of(limit_operations.delete_limit)
 executors = call_of(cluster_operations.list_executors)
 executor = call_of(cluster_operations.show_executor)
 drain_executor = call_of(cluster_operations.drain_executor)
+queue = call_of(list_queue)
 report_days = call_of(report_operations.report_days)
 schedulers = call_of(cluster_operations.list_schedulers)
 cluster = call_of(cluster_operations.show_cluster)

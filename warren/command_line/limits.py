@@ -1,20 +1,26 @@
 """`warren limits` and `warren queue`."""
 
-from typing import Any
-
 import click
 
 from warren.broker.durations import read_duration
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
-from warren.errands.sending import send
 from warren.errors import CommandError
 from warren.resources import limits as operations
 from warren.resources.limits import Limit
+from warren.resources.queue import list_queue
 from warren.settings.settings import Settings
-from warren.terminal.output import print_facts, print_line, print_struct, print_table, warn
+from warren.terminal.output import (
+    print_facts,
+    print_line,
+    print_struct,
+    print_table,
+    shown_ago,
+    warn,
+)
 
 _HEADERS = ("name", "limit", "held", "left", "waiting", "jobs")
+_QUEUE_HEADERS = ("id", "job", "app", "kind", "due", "waits for")
 _DONE = {"create": "created", "update": "updated"}
 
 
@@ -118,11 +124,29 @@ def _held(limit: Limit) -> str:
     return "" if limit.at_once is None else f"{limit.held} of {limit.at_once}"
 
 
-@click.command(epilog=examples("warren queue", "warren queue --app reports --json"))
+@click.command(
+    help=list_queue.about, epilog=examples("warren queue", "warren queue --app reports --json")
+)
 @click.option("--app", help="Only this app. Default: every app.")
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True)
 @as_json
 @takes_settings("database_url")
-def queue(settings: Settings, **wanted: Any) -> int:
-    """List due runs that are not sent yet, the longest waiting first, and what they wait for."""
-    return send(settings, "queue", **wanted)
+def queue(settings: Settings, app: str | None, limit: int, as_json: bool) -> None:
+    with connect(settings) as client:
+        found, now_ms = client.queue(app=app, limit=limit), client.now_ms()
+    if as_json:
+        for run in found:
+            print_struct(run)
+        return
+    lines = [
+        (
+            str(run.id),
+            run.job or f"(deleted job {run.job_id})",
+            run.app or "",
+            run.kind,
+            shown_ago(run.due_at, now_ms),
+            "; ".join(run.waits_for) or "a scheduler, or an executor with room",
+        )
+        for run in found
+    ]
+    print_table(_QUEUE_HEADERS, lines, nothing="nothing waits")

@@ -33,5 +33,4 @@ ERRANDS = {
     "runs.move": Errand(TRIGGER, "runs:move_run"),
     "runs.cancel": Errand(TRIGGER, "runs:cancel_runs"),
     "runs.clear": Errand(OPERATE, "runs:clear_runs"),
-    "queue": Errand(READ, "limits:list_queue"),
 }

@@ -1,23 +1,30 @@
-"""Limits that jobs share, and who holds them."""
+"""Limits that jobs share, who holds them, and which runs wait."""
 
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from sqlalchemy.orm import Session
 
 from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import BASE, Call, Reply, serves
+from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.api.problem_answers import error_detail
 from warren.admin_web.services import ApiServices
 from warren.broker import durations
+from warren.broker.reasons.codes import Reason
 from warren.resources import limits as operations
 from warren.resources.limits import Limit, LimitBody, SetLimit
+from warren.resources.queue import QueuedRun, list_queue
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view
+from warren.scheduler.views.to_json import run_json
+from warren.sql.limits import usage
+from warren.sql.runs.run_rows import DetailedRun
 
 
 class LimitEndpoints:
@@ -61,6 +68,31 @@ class LimitEndpoints:
     @serves(operations.delete_limit)
     def delete(self, call: Call, limit: str) -> None:
         self._services.commands(call.actor).limits.delete(limit)
+
+    @serves(list_queue)
+    def queue(self, call: Call) -> Any:
+        query, now_ms = call.query, self._services.now_ms()
+        app_ids = asked_app_ids(self._services, call, query.app)
+
+        def read(session: Session) -> tuple[list[DetailedRun], dict[int, list[Reason]]]:
+            rows = usage.queue(
+                session,
+                app_ids,
+                call.actor.job_ids,
+                now_ms=now_ms,
+                most=query.limit + 1,
+                after=place_of(query, tuple[int, int]),
+            )
+            return rows, limit_view.waits_for(session, rows, call.actor, now_ms=now_ms)
+
+        rows, why = self._services.database.read(read)
+        return page(
+            list_queue.endpoint.answer,
+            query,
+            rows,
+            lambda run: QueuedRun(**run_json(run, limit_view.in_words(why, run.id))),
+            lambda run: (run.due_at, run.id),
+        )
 
     def _read(self, call: Call, name: str | None = None) -> list[Limit]:
         now_ms = self._services.now_ms()

@@ -107,3 +107,24 @@ def test_a_job_that_names_an_unknown_limit_is_refused_at_its_place(
     [error] = answer.get_json()["errors"]
     assert answer.status_code == 422
     assert (error["pointer"], error["detail"]) == ("/limits", "unknown limit 'warehouse'")
+
+
+def test_the_queue_is_paged_the_longest_waiting_first(
+    admin: Program, rows: Rows, clock: Any
+) -> None:
+    job_id, due_at = rows.job("load"), clock.now - 5_000
+    ids = [
+        rows.run(job_id, due_at),
+        rows.run(job_id, due_at, scheduled_at=due_at - 7),
+        rows.run(job_id, due_at - 1),
+    ]
+    rows.run(job_id, clock.now + 60_000)
+
+    listed, more = [], ""
+    while more is not None:
+        answer = admin.get(f"/queue?app=reports&limit=1{more}").get_json()
+        listed += [run["id"] for run in answer["items"]]
+        more = answer["next"] and f"&cursor={answer['next']}"
+
+    assert listed == [ids[2], ids[0], ids[1]]
+    assert admin.get("/queue?app=nothing").status_code == 404
