@@ -6,8 +6,8 @@ Console, command line and API accept names; commands take only ids.
 import re
 import unicodedata
 from collections.abc import Collection, Mapping
-from difflib import get_close_matches
 
+from warren.broker.spelling import nearest
 from warren.sql.accounts import tokens, users
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailure, NotFound
@@ -70,7 +70,7 @@ def nearest_name(
         return ""
     if said in known:  # in another app than the one that was asked for
         return ""
-    return next(iter(get_close_matches(said, known, 1)), "")
+    return nearest(said, known)
 
 
 #: Categories of Unicode.

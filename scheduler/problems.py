@@ -4,7 +4,6 @@ Each code has its English sentence. Console, command line and API translate it w
 problem; no code depends on the text. `explanation` gives the form that rows store.
 """
 
-import difflib
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum, StrEnum
 from typing import Self
@@ -12,6 +11,7 @@ from typing import Self
 from warren.broker.messages.values import cut_message
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import to_json
+from warren.broker.spelling import nearest
 from warren.sql.errors import LookupFailed
 from warren.sql.explanation import Explanation
 
@@ -173,6 +173,7 @@ class Code(Enum):
     PARAM_MISSING = "expected param to have %(name)r"
     PARAM_NEEDED = "expected a param, as the job has none and its handler takes %(params)s"
     PARAM_UNKNOWN = "param has no %(name)r"
+    PARAM_UNKNOWN_NEAR = "param has no %(name)r, did you mean %(near)r?"
     PARAM_TYPE = "expected %(name)s to be %(kind)s, got: %(got)s"
     PARAM_CHOICE = "expected %(name)s to be one of %(choices)s, got: %(got)s"
     PARAM_RULE = "expected %(name)s to keep %(rule)s, got: %(got)s"
@@ -550,7 +551,7 @@ def unknown_word(
 ) -> Problem:
     """Return the problem of an unknown word, with the nearest known word if one is close."""
     facts = {"what": what, "got": got[:100]}
-    if near := difflib.get_close_matches(got, known, 1):
-        return Problem(Code.UNKNOWN_WORD_NEAR, field, near=str(near[0]), **facts)
+    if near := nearest(got, known):
+        return Problem(Code.UNKNOWN_WORD_NEAR, field, near=str(near), **facts)
     others, last = ", ".join(known[:-1]), str(known[-1])
     return Problem(code, field, known=", ".join(known), others=others, last=last, **facts)

@@ -8,12 +8,12 @@ one line with status 2.
 import os
 import signal
 import sys
-from difflib import get_close_matches
 from importlib import import_module
 from typing import NoReturn
 
 import click
 
+from warren.broker.spelling import nearest
 from warren.program_name import shown_name
 
 #: Each command: its module, the name in it, and the line in `warren --help`.
@@ -119,8 +119,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find a command; an unknown one is answered with the nearest."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
-            near = get_close_matches(args[0], COMMANDS, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
+            near = nearest(args[0], COMMANDS)
+            hint = f" Did you mean {near!r}?" if near else ""
             ctx.fail(f"No such command {args[0]!r}.{hint}")
         return super().resolve_command(ctx, args)
 

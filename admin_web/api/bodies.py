@@ -13,6 +13,7 @@ from werkzeug.datastructures import MultiDict
 
 from warren.admin_web.api.problem_answers import Refusal
 from warren.broker.messages.misfits import misfit
+from warren.broker.spelling import did_you_mean
 
 T = TypeVar("T")
 #: The most problems in one answer.
@@ -77,7 +78,10 @@ def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> 
     for name in value:
         if name not in fields:
             wrong.is_unknown = True
-            wrong.add(f"{pointer}/{_escaped(name)}", f"unknown field {name[:100]!r}")
+            wrong.add(
+                f"{pointer}/{_escaped(name)}",
+                f"unknown field {name[:100]!r}{did_you_mean(name[:100], fields)}",
+            )
     made = {}
     for name, field in fields.items():
         if name in value:
@@ -96,7 +100,10 @@ def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
     """
     fields: Any = {field.encode_name: field for field in _fields(kind)}
     unknown = [name for name in given if name not in fields]
-    wrong = [_parameter(name, f"unknown parameter {name[:100]!r}") for name in unknown]
+    wrong = [
+        _parameter(name, f"unknown parameter {name[:100]!r}{did_you_mean(name[:100], fields)}")
+        for name in unknown
+    ]
     made: dict[str, Any] = {}
     for name, field in fields.items():
         if name not in given:

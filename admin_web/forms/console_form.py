@@ -27,7 +27,7 @@ from warren.admin_web.language.labels import problem_text
 from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.jobs.field_kinds import Expected, Number, Share, Texts
 from warren.scheduler.jobs.spec import Field as JobField
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Problem
 from warren.sql.accounts.idempotency import IdempotentRequest
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
@@ -87,8 +87,7 @@ def _expectations(field: Field) -> Expectations:
     """Return the expectations in a field; an invalid line is an error of the field."""
     try:
         return Expectations.from_text(text_of(field))
-    except ValueError as error:
-        wrong = Problem(Code.EXPECT_RULE, "expect", got=str(error)[:100])
+    except Problem as wrong:
         field.errors = (problem_text(wrong),)
         return NO_EXPECTATIONS
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 
+from warren.broker.spelling import did_you_mean
+
 _CHOICE = re.compile(r"Invalid enum value (?P<got>.*?)(?P<at> - at `\$(?P<path>.*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")
 
@@ -24,7 +26,8 @@ def misfit(error: Exception, kind: Any) -> str:
     choices = list(_choices(kind, found["path"] or "")) if found else []
     if not found or not choices:
         return str(error)
-    return f"Expected one of {', '.join(choices)}, got: {found['got']}{found['at'] or ''}"
+    near = did_you_mean(found["got"].strip("'"), choices)
+    return f"Expected one of {', '.join(choices)}, got: {found['got']}{near}{found['at'] or ''}"
 
 
 def _choices(kind: Any, path: str) -> Iterator[str]:

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any, TypeVar, Unpack, overload
 
 from warren.broker.process_use import ProcessUse
+from warren.broker.spelling import did_you_mean
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
 from warren.executor.handlers.declarations import INSTEAD, JobFields, Retry, Schedule, refusal_in
@@ -255,10 +256,7 @@ def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
     """Refuse fields that no job has; their values are checked when the job is applied."""
     known = JobFields.__annotations__
     for unknown in sorted(set(fields) - set(known)):
-        import difflib  # noqa: PLC0415 - rarely needed, and job processes load no more than they must
-
-        similar = difflib.get_close_matches(unknown, (*known, "process", "retry"), 1)
-        hint = f", did you mean {similar[0]!r}?" if similar else ""
+        hint = did_you_mean(unknown, (*known, "process", "retry"))
         hint = f": {INSTEAD[unknown]}" if unknown in INSTEAD else hint
         raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")
     schedule = fields.get("schedule")

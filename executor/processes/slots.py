@@ -18,7 +18,6 @@ from collections import deque
 from collections.abc import Callable, KeysView, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -39,6 +38,7 @@ from warren.broker.reasons.stored import (
     from_json,
     to_json,
 )
+from warren.broker.spelling import nearest
 from warren.executor.begin_notes import Batch
 from warren.executor.code_version import commit_of
 from warren.executor.container import Host
@@ -319,8 +319,8 @@ class Slots(SlotPool):
                 return error.reason
         if self.lacks_handler(run.trigger):
             name = run.trigger.handler
-            if near := get_close_matches(name, self._supervisor.by_name, 1):
-                return Why.HANDLER_GONE_NEAR(name=name, near=near[0])
+            if near := nearest(name, self._supervisor.by_name):
+                return Why.HANDLER_GONE_NEAR(name=name, near=near)
             return Why.HANDLER_GONE(name=name)
         return None
 

@@ -1,6 +1,5 @@
 """A calendar as users describe it, the days that this gives, and descriptions of stored ones."""
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +8,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from warren.broker.spelling import nearest
 from warren.resources.calendars import WEEKDAYS
 from warren.scheduler.calendars.feeds import DEFAULT_WEEKEND, NAME_LENGTH, YEARS_AHEAD, read_ical
 from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
@@ -41,9 +41,8 @@ def read_country(source: str, today: date, until: date | None = None) -> Calenda
     supported = holidays.list_supported_countries(include_aliases=True)
     if country not in supported or (part and part not in supported[country]):
         known = [*supported, *(f"{country}-{each}" for each in supported.get(country, ()))]
-        near = difflib.get_close_matches(code, known, 1)
-        hint = f"{PREFIX}{near[0]}" if near else f"{PREFIX}CN"
-        raise Problem(Code.HOLIDAYS_UNKNOWN, "from", got=source[:100], near=hint)
+        hint = nearest(code, known) or "CN"
+        raise Problem(Code.HOLIDAYS_UNKNOWN, "from", got=source[:100], near=f"{PREFIX}{hint}")
     first = date(today.year - 1, 1, 1)
     known_days = holidays.country_holidays(country, subdiv=part or None)
     last = until or date(_last_year(known_days, today), 12, 31)

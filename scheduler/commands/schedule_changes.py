@@ -6,7 +6,6 @@ watermark, so all of it belongs to the old schedule: what is due stays, and of w
 a new schedule cancels only what it does not have. A stop cancels everything.
 """
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from dataclasses import dataclass, field
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons.codes import Why
+from warren.broker.spelling import nearest
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.jobs.stop_reasons import has_ended, is_by_person
@@ -389,8 +389,8 @@ class ScheduleChanges:
 
 def _unknown_calendar(session: Session, name: str, field: str) -> Problem:
     known = calendars.names(session)
-    if near := difflib.get_close_matches(name, known, 1):
-        return Problem(Code.CALENDAR_UNKNOWN_NEAR, field, got=name, near=near[0])
+    if near := nearest(name, known):
+        return Problem(Code.CALENDAR_UNKNOWN_NEAR, field, got=name, near=near)
     return Problem(Code.CALENDAR_UNKNOWN, field, got=name)
 
 

@@ -13,7 +13,8 @@ from typing import Self
 
 from warren.broker import durations
 from warren.broker.durations import shown
-from warren.scheduler.problems import Code, Problem
+from warren.broker.spelling import nearest
+from warren.scheduler.problems import Code, Problem, Word, unknown_word
 from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -84,7 +85,7 @@ class Expectations:
         """Parse a text such as `start_within: 5m, finish_by: 07:00`.
 
         Raises:
-            ValueError: with the first part that is not a rule.
+            Problem: with the first part that is not a rule.
 
         """
         values: dict[str, str] = {}
@@ -92,8 +93,10 @@ class Expectations:
             name, colon, value = (piece.strip() for piece in part.partition(":"))
             if not part:
                 continue
+            if colon and name not in DECLARED and nearest(name, DECLARED):
+                raise unknown_word("expect", Word.OPTION, name, DECLARED)
             if not (colon and value) or name not in DECLARED or name in values:
-                raise ValueError(part)
+                raise Problem(Code.EXPECT_RULE, "expect", got=part[:100])
             values[name] = value.strip("\"'")
         return cls(**values)
 

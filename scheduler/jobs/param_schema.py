@@ -13,6 +13,7 @@ from uuid import UUID
 
 import msgspec
 
+from warren.broker.spelling import nearest
 from warren.scheduler.problems import Code, Problem
 
 #: The most problems reported of a param, and the most steps; after those the rest counts as valid.
@@ -128,7 +129,9 @@ class _Check:
             if name in known:
                 yield from self._problems(known[name], part, where, depth + 1)
             elif others is False:
-                yield Problem(Code.PARAM_UNKNOWN, where, name=_name(where))
+                near = nearest(name[:_SHOWN], known)
+                code = Code.PARAM_UNKNOWN_NEAR if near else Code.PARAM_UNKNOWN
+                yield Problem(code, where, name=_name(where), **{"near": near} if near else {})
             else:
                 yield from self._problems(others, part, where, depth + 1)
 

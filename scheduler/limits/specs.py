@@ -1,6 +1,5 @@
 """Limits as users describe them, and checks of the limits that jobs name."""
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from warren.broker import durations
+from warren.broker.spelling import nearest
 from warren.scheduler.problems import Code, FieldName, Problem
 from warren.sql.limits import limits
 from warren.sql.models import Limit
@@ -153,6 +153,6 @@ class KnownLimits:
                 yield Problem(Code.LIMIT_TOO_SMALL, "limits", **facts)
 
     def _unknown(self, name: str) -> Problem:
-        if near := difflib.get_close_matches(name, sorted(self._known), 1):
-            return Problem(Code.LIMIT_UNKNOWN_NEAR, "limits", got=name, near=near[0])
+        if near := nearest(name, sorted(self._known)):
+            return Problem(Code.LIMIT_UNKNOWN_NEAR, "limits", got=name, near=near)
         return Problem(Code.LIMIT_UNKNOWN, "limits", got=name)

@@ -1,6 +1,5 @@
 """Warnings about saved jobs: what looks wrong, but may be intended, so it is never refused."""
 
-import difflib
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from sqlalchemy.orm import Session
 from warren.broker.durations import shown
 from warren.broker.messages.values import Catalogue
 from warren.broker.reasons.codes import Reason, Why
+from warren.broker.spelling import nearest
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import load_calendars
@@ -84,10 +84,8 @@ class HandlerCheck:
 
     def _of_missing(self, name: str, known: frozenset[str]) -> Reason:
         self._comparisons += len(known)
-        if self._comparisons <= MAX_COMPARISONS and (
-            near := difflib.get_close_matches(name, sorted(known), 1)
-        ):
-            return Why.HANDLER_MISSING_NEAR(name=name, near=near[0])
+        if self._comparisons <= MAX_COMPARISONS and (near := nearest(name, sorted(known))):
+            return Why.HANDLER_MISSING_NEAR(name=name, near=near)
         return Why.HANDLER_MISSING(name=name)
 
     def _known(self, app: str) -> frozenset[str]:

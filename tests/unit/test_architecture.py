@@ -74,6 +74,7 @@ JOB_MAY_LOAD = [
     "broker",
     "broker.durations",
     "broker.process_use",
+    "broker.spelling",
     "broker.messages",
     "broker.messages.",
     "broker.reasons",

@@ -3,7 +3,6 @@
 It applies them to an empty database, which is then thrown away.
 """
 
-import difflib
 import json
 import tempfile
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from warren.broker.spelling import did_you_mean
 from warren.errors import JobFileError
 from warren.executor.builtin import command
 from warren.jobfile.reader import JobFile, read_job_files
@@ -206,7 +206,6 @@ def _unknown_handlers(file: JobFile, handlers: Collection[str]) -> Iterator[str]
     for spec, lines in zip(file.specs, file.job_lines, strict=True):
         if not spec.handler or spec.handler in handlers:
             continue
-        near = difflib.get_close_matches(spec.handler, sorted(handlers), 1)
-        hint = f", did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(spec.handler, sorted(handlers))
         line = lines.get("handler", lines["name"])
         yield f"{file.at(line)}: unknown handler {spec.handler[:100]!r}{hint}"

@@ -6,6 +6,7 @@ from zoneinfo import available_timezones
 
 import yaml
 
+from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, Line
 from warren.executor.handlers.declarations import INSTEAD
 from warren.jobfile.five_fields import SHORTCUTS, meant
@@ -14,7 +15,6 @@ from warren.jobfile.yaml_reader import (
     Read,
     YamlReader,
     boolean,
-    did_you_mean,
     entries,
     instant,
     is_null,

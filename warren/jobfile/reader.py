@@ -18,6 +18,7 @@ from typing import Any
 
 import yaml
 
+from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.sources import NO_VALUES, VALUE_NAME, GivenValues, Source, read_sources
@@ -26,7 +27,6 @@ from warren.jobfile.yaml_reader import (
     Filled,
     Read,
     YamlReader,
-    did_you_mean,
     entries,
     is_null,
     items,

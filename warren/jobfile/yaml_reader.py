@@ -3,10 +3,9 @@
 All problems of fields are collected.
 """
 
-import difflib
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import yaml
 
 from warren.broker.durations import DURATION, seconds_of
+from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import SHORTCUTS, meant
 from warren.scheduler.jobs.places import JOB_FILE_BYTES
@@ -381,9 +381,3 @@ class YamlReader:
             rule()
         except Problem as problem:
             self.add_broken_rule(line, problem)
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `, did you mean 'x'?` if a known name is similar, else nothing."""
-    near = difflib.get_close_matches(name, list(known), 1)
-    return f", did you mean {near[0]!r}?" if near else ""

@@ -5,13 +5,13 @@ Users see the message of the ValueError, so it never contains a secret or passwo
 
 import os
 import re
-from difflib import get_close_matches
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from warren.broker.destinations import Destinations
 from warren.broker.messages.values import ScriptLanguage
+from warren.broker.spelling import did_you_mean, nearest
 from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens
@@ -169,8 +169,8 @@ def check_heartbeat_url(url: str) -> str:
 def check_timezone(name: str) -> str:
     """Return the name of an existing time zone."""
     if not _is_timezone(name):
-        near = get_close_matches(name, available_timezones(), 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        near = nearest(name, available_timezones())
+        hint = f"; did you mean {near!r}?" if near else ""
         raise ValueError(f"there is no such time zone{hint}")
     return name
 
@@ -181,9 +181,8 @@ def check_glue(languages: str) -> str:
     listed = [] if languages in ("all", "off") else languages.split(",")
     for language in map(str.strip, listed):
         if language not in known:
-            near = get_close_matches(language, known, 1)
-            hint = f", did you mean {near[0]!r}?" if near else ""
-            raise ValueError(f"unknown language {language[:100]!r}{hint}")
+            near = did_you_mean(language, known)
+            raise ValueError(f"unknown language {language[:100]!r}{near}")
     return languages
 
 

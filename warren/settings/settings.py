@@ -23,6 +23,7 @@ from warren.broker.durations import read_duration
 from warren.broker.messages.values import ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys, ClusterKeys
+from warren.broker.spelling import did_you_mean
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE
@@ -612,8 +613,7 @@ def _words(name: str, value: Any, detail: str, origin: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    similar = difflib.get_close_matches(name, list(KINDS), 1)
-    return f"unknown setting {name!r}" + (f", did you mean {similar[0]!r}?" if similar else "")
+    return f"unknown setting {name!r}{did_you_mean(name, KINDS)}"
 
 
 def _origin(name: str, flags: Mapping[str, Any], files: SecretFiles) -> str:

@@ -1,6 +1,5 @@
 """Apps: the groups of executors that jobs belong to."""
 
-from difflib import get_close_matches
 from typing import Any
 from urllib.parse import quote
 
@@ -12,6 +11,7 @@ from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
 from warren.admin_web.api.paging import instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
+from warren.broker.spelling import nearest
 from warren.resources import cluster as operations
 from warren.resources.cluster import (
     AppAlarm,
@@ -164,7 +164,7 @@ def app_id_of(services: ApiServices, call: Call, app: str) -> int:
     """
     known = services.database.read(lambda session: ids_by_name(session, call.actor.app_ids))
     if app not in known:
-        near = next(iter(get_close_matches(app, known, 1)), None)
+        near = nearest(app, known) or None
         raise NotFound(LookupFailure.NO_APP_NAMED, name=app[:100], near=near)
     return known[app]
 

@@ -57,6 +57,14 @@ def test_a_choice_alone_needs_no_path() -> None:
     assert misfit(refused.value, Literal["a", "b"]) == "Expected one of a, b, got: 'x'"
 
 
+def test_a_choice_that_is_spelt_almost_right_is_offered() -> None:
+    with pytest.raises(msgspec.ValidationError) as refused:
+        msgspec.convert({"mode": "detla"}, Load)
+
+    words = "Expected one of delta, full, got: 'detla', did you mean 'delta'? - at `$.mode`"
+    assert misfit(refused.value, Load) == words
+
+
 def test_every_problem_of_a_pydantic_model_is_told_without_an_address() -> None:
     with pytest.raises(ValidationError) as refused:
         Model.model_validate_json('{"mode": "x", "count": 1}')

@@ -3,9 +3,12 @@
 from typing import Any
 
 import pytest
+from werkzeug.datastructures import MultiDict
 
-from warren.admin_web.api.bodies import read_body
+from warren.admin_web.api.bodies import read_body, read_query
 from warren.admin_web.api.job_bodies import JobBody, merged
+from warren.admin_web.api.problem_answers import Refusal
+from warren.resources.jobs import NameQuery
 
 
 def nested(depth: int) -> Any:
@@ -50,3 +53,23 @@ def test_a_merge_patch_may_be_nested_as_deeply_as_a_whole_body() -> None:
     whole = merged({"handler": "h"}, {"state": nested(100_000)})
 
     assert read_body(JobBody, whole).handler == "h"
+
+
+def test_unknown_fields_are_answered_with_the_nearest_at_every_depth() -> None:
+    with pytest.raises(Refusal) as refused:
+        read_body(JobBody, {"hander": "h", "retry": {"time": 3}, "xyz": 1})
+
+    assert refused.value.errors == [
+        {"pointer": "/hander", "detail": "unknown field 'hander', did you mean 'handler'?"},
+        {"pointer": "/xyz", "detail": "unknown field 'xyz'"},
+        {"pointer": "/retry/time", "detail": "unknown field 'time', did you mean 'times'?"},
+    ]
+
+
+def test_an_unknown_parameter_is_answered_with_the_nearest() -> None:
+    with pytest.raises(Refusal) as refused:
+        read_query(NameQuery, MultiDict({"nmae": "x"}))
+
+    assert refused.value.errors == [
+        {"parameter": "nmae", "detail": "unknown parameter 'nmae', did you mean 'name'?"}
+    ]

@@ -57,3 +57,20 @@ def test_the_page_asks_for_every_field(app: Flask) -> None:
     form = JobForm()
     names = [form[name].name for name in FORM_FIELDS]
     assert [name for name in names if f'name="{name}"' not in page] == []
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("start_witin: 5m", "unknown option 'start_witin', did you mean 'start_within'?"),
+        ("soon", "expected expect to be like 'start_within: 5m, finish_by: 07:00', got: 'soon'"),
+    ],
+)
+def test_an_expectation_that_is_none_is_told_beside_its_field(
+    app: Flask, typed: str, told: str
+) -> None:
+    with app.test_request_context():
+        form = JobForm(data=JobForm.values_of(PLAIN) | {"expect": typed})
+        form.read()
+
+        assert form.expect.errors == (told,)

@@ -118,6 +118,12 @@ def test_every_problem_has_its_place(param: Any, found: list[tuple[str, str]]) -
     assert problems(param) == found
 
 
+def test_a_name_that_is_spelt_almost_right_is_offered() -> None:
+    assert problems(DAY | {"parts": [{"name": "a", "shar": 1}]}) == [
+        ("param/parts/0/shar", "param has no 'parts/0/shar', did you mean 'share'?")
+    ]
+
+
 @pytest.mark.parametrize("param", ["{", "{'day': 1}", "[" * 50_000, "2026-12-01"])
 def test_what_is_no_json_is_told(param: str) -> None:
     [(field, words)] = problems(param)

@@ -176,7 +176,7 @@ def test_params_are_checked_against_the_types_of_their_handlers() -> None:
     ]
     of_two = [
         "two.yaml:2: expected param to have 'url'",
-        "two.yaml:2: param has no 'uri'",
+        "two.yaml:2: param has no 'uri', did you mean 'url'?",
         "two.yaml:3: expected args to keep minItems 1, got: []",
     ]
     assert list(getattr(by_handlers.exception, "lines", ())) == of_one + of_two

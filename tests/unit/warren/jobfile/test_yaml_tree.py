@@ -9,7 +9,6 @@ from warren.jobfile.yaml_reader import (
     Entry,
     YamlReader,
     boolean,
-    did_you_mean,
     entries,
     instant,
     is_null,
@@ -151,8 +150,3 @@ class TestReader:
         assert [(wrong.line, wrong.text, wrong.rule) for wrong in reader.wrong] == [
             (7, "no job with id 3", "no_job")
         ]
-
-
-def test_near_name_is_offered_and_a_far_one_is_not() -> None:
-    assert did_you_mean("hanlder", ["handler", "param"]) == ", did you mean 'handler'?"
-    assert did_you_mean("xyz", ["handler", "param"]) == ""
