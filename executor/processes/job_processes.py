@@ -49,6 +49,8 @@ _MAX_READS = 1_000
 _SHOWN_BYTES = 60
 #: The most runs that a job process is assigned at once.
 BATCH_RUNS = 8
+#: How many times the seconds of a batch a run may take while other jobs' runs wait behind it.
+_PATIENCE = 2
 
 
 class ProcessChannel:
@@ -383,13 +385,22 @@ class EarlyRuns:
     """
 
     def __init__(
-        self, folder: Path | None, seconds: float, on_not_begun: Callable[[SlotRun], None]
+        self,
+        loop: asyncio.AbstractEventLoop,
+        folder: Path | None,
+        seconds: float,
+        on_not_begun: Callable[[SlotRun], None],
     ) -> None:
+        self._loop = loop
+        self._patience_seconds = _PATIENCE * seconds
         self._folder = folder
         self._seconds = seconds
         self._on_not_begun = on_not_begun
         #: The runs that no process has reached yet.
         self._runs: dict[int, SlotRun] = {}
+        #: Owners with a run that took too long for other jobs' runs to wait behind it, and no quick
+        #: one since.
+        self._slow: set[Owner | None] = set()
         self._notes: list[int] = []
         self._free: list[int] = []
         self._numbers = itertools.count(1)
@@ -398,11 +409,6 @@ class EarlyRuns:
                 folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     # -- notes --------------------------------------------------------------------------------
-
-    @property
-    def batch_size(self) -> int:
-        """How many runs a process may be given at once."""
-        return 1 if self._folder is None else BATCH_RUNS
 
     def assign_note(self) -> int | None:
         """Return the note of a new process, a file; None if there is no place for it.
@@ -432,14 +438,41 @@ class EarlyRuns:
 
     # -- assigning ----------------------------------------------------------------------------
 
-    def give(self, process: JobProcess, runs: Sequence[SlotRun], *, last: bool) -> None:
-        """Give an idle process its next run and, if it can note them, others to go on with."""
+    def batch_size(self, owner: Owner) -> int:
+        """Return how many runs a process of this owner may be given at once."""
+        return 1 if self._folder is None or owner in self._slow else BATCH_RUNS
+
+    def give(
+        self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun], *, left: int
+    ) -> None:
+        """Give an idle process its next run and, if it can note them, others to go on with.
+
+        The process may have `left` more runs after this one; its last run is given alone.
+        """
+        runs = [run, *followers[: max(0, left - 1)]]
         batch = None
         if len(runs) > 1 and process.note is not None:
-            batch = self.new_batch(process.note, tuple(run.trigger.run_id for run in runs))
-        given = runs if batch is not None else runs[:1]
-        process.give(given, last=last, batch=batch)
-        self._runs |= {run.trigger.run_id: run for run in given[1:]}
+            batch = self.new_batch(process.note, tuple(each.trigger.run_id for each in runs))
+        if batch is None:
+            process.give([run], last=left <= 0)
+            return
+        process.give(runs, last=False, batch=batch)
+        self._runs |= {each.trigger.run_id: each for each in runs[1:]}
+        if any(each.trigger.job_id != run.trigger.job_id for each in runs[1:]):
+            # Another slot may become free for them before this run has ended.
+            self._loop.call_later(self._patience_seconds, self._end_patience, process, batch)
+
+    def _end_patience(self, process: JobProcess, batch: Batch) -> None:
+        """Take back the runs of a batch that still wait behind others."""
+        if process.batch is batch and batch.followers:
+            if process.run is not None and process.run.trigger.run_id == batch.head:
+                self._slow.add(process.owner)
+            self.recall(process)
+
+    def end(self, process: JobProcess) -> None:
+        """Record that a process has answered all that it was given."""
+        if self._loop.time() - process.given_at <= self._patience_seconds:
+            self._slow.discard(process.owner)
 
     def new_batch(self, note: int, run_ids: tuple[int, ...]) -> Batch | None:
         """Return a batch for the process with this note; None if the note cannot be read."""

@@ -39,7 +39,6 @@ from warren.broker.reasons.stored import (
     to_json,
 )
 from warren.broker.spelling import nearest
-from warren.executor.begin_notes import Batch
 from warren.executor.code_version import commit_of
 from warren.executor.container import Host
 from warren.executor.errors import ScriptRefused
@@ -73,8 +72,6 @@ from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
 SWEEP_SECONDS = 0.5
 #: Sweeps between two looks at the memory that idle processes take.
 _SWEEPS_PER_FIT = 6
-#: How many times `batch_seconds` a run may take while other jobs' runs wait behind it.
-_PATIENCE = 2
 Effect = Callable[["Slots", SlotRun], None]
 
 
@@ -120,7 +117,7 @@ class Slots(SlotPool):
             on_died=self._on_zygote_died,
         )
         self._early_runs = EarlyRuns(
-            notes_folder, options.batch_seconds, partial(self._apply, SlotEvent.NOT_BEGUN)
+            loop, notes_folder, options.batch_seconds, partial(self._apply, SlotEvent.NOT_BEGUN)
         )
         self._processes: dict[int, JobProcess] = {}
         self._idle = IdleProcesses()
@@ -133,10 +130,6 @@ class Slots(SlotPool):
         )
         #: Runs that wait for a process of another job to exit.
         self._waiting: deque[SlotRun] = deque()
-        self._patience_seconds = _PATIENCE * options.batch_seconds
-        #: Owners with a run that took too long for other jobs' runs to wait behind it, and no quick
-        #: one since.
-        self._slow: set[Owner | None] = set()
         self._last_number = 0
         #: Processes up to this number have old code.
         self._outdated = 0
@@ -219,7 +212,7 @@ class Slots(SlotPool):
 
     def batch_size(self, owner: Owner) -> int:
         """Return how many runs a process of this owner may be given at once."""
-        return 1 if owner in self._slow else self._early_runs.batch_size
+        return self._early_runs.batch_size(owner)
 
     def start(self, trigger: Trigger, *others: Trigger) -> None:
         """Start a run; requires `free`. Any failure is reported as its end.
@@ -347,7 +340,8 @@ class Slots(SlotPool):
         is_shared = not run.needs_own_process and run.owner is not None
         process = self._idle.take(run.owner) if is_shared else None
         if process is not None:
-            self._give(process, run, followers)
+            left = self._options.runs_per_process - process.runs_begun - 1
+            self._early_runs.give(process, run, followers, left=left)
             return SlotEvent.GIVEN_IDLE
         if self._has_room():
             return self._fork(run)
@@ -363,24 +357,6 @@ class Slots(SlotPool):
             return True
         awaiting = sum(bool(each.run and each.run.awaited) for each in self._processes.values())
         return len(self._processes) - awaiting < most
-
-    def _give(self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun]) -> None:
-        """Give a run to an idle process; the process's last run has no followers."""
-        room = self._options.runs_per_process - process.runs_begun - 1
-        runs = [run, *followers[: max(0, room - 1)]]
-        self._early_runs.give(process, runs, last=room <= 0)
-        if any(follower.trigger.job_id != run.trigger.job_id for follower in runs[1:]):
-            # Another slot may become free for them before this run has ended.
-            self._loop.call_later(
-                self._patience_seconds, self._end_patience, process, process.batch
-            )
-
-    def _end_patience(self, process: JobProcess, batch: Batch | None) -> None:
-        """Take back the runs of a batch that still wait behind others."""
-        if batch is not None and process.batch is batch and batch.followers:
-            if process.run is not None and process.run.trigger.run_id == batch.head:
-                self._slow.add(process.owner)
-            self._early_runs.recall(process)
 
     def _fork(self, run: SlotRun) -> SlotEvent:
         """Request a process for a run, if a request is possible at all."""
@@ -435,8 +411,7 @@ class Slots(SlotPool):
         One with old code ends.
         """
         process.run = None
-        if self._loop.time() - process.given_at <= self._patience_seconds:
-            self._slow.discard(process.owner)
+        self._early_runs.end(process)
         if process.number <= self._outdated:
             self._end(process)
             return

@@ -1,12 +1,16 @@
+import asyncio
 from pathlib import Path
+from typing import cast
 
 from warren.executor.begin_notes import Batch, BeginNote
 from warren.executor.processes.job_processes import EarlyRuns
 
+NO_TIMERS = cast("asyncio.AbstractEventLoop", None)
+
 
 def handed(folder: Path, *run_ids: int) -> tuple[Batch, BeginNote]:
     """Return a batch and the process's side of its note, which tells of run 1 until then."""
-    early_runs = EarlyRuns(folder, 0.005, lambda _run: None)
+    early_runs = EarlyRuns(NO_TIMERS, folder, 0.005, lambda _run: None)
     note = early_runs.assign_note()
     assert note is not None
     process = BeginNote(note)
