@@ -48,11 +48,10 @@ from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.journal.records import CallKey
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Contact, Readiness
-from warren.executor.lanes.reporting import Reporting
+from warren.executor.lanes.reporting import ProgressReports, Reporting
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter, SchedulerClock
 from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
 from warren.executor.messaging.outbox import Outbox
-from warren.executor.messaging.reports import ProgressReports
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.requests.command_handler import AwaitedCalls, CommandHandler, QueryResponder

@@ -3,6 +3,7 @@
 Executor and zygote exchange one frame per packet, executor and job process one frame per line.
 """
 
+import os
 from typing import Annotated
 
 import msgspec
@@ -313,6 +314,13 @@ def encode_answer(answer: FromJobProcess) -> bytes:
     except (TypeError, ValueError, msgspec.MsgspecError) as error:
         assert isinstance(answer, Result)
         return encode_line(_untold(answer, cut(f"its result cannot be sent: {headline(error)}")))
+
+
+def write_answer(channel: int, answer: FromJobProcess) -> None:
+    """Write an answer whole, however much the other end takes at a time."""
+    data = encode_answer(answer)
+    while data:
+        data = data[os.write(channel, data) :]
 
 
 def _untold(result: Result, message: str) -> Result:

@@ -53,7 +53,7 @@ from warren.executor.fork_server.interpreter import (
 )
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import ProcessState
-from warren.executor.fork_server.script_process import run_script, write_all
+from warren.executor.fork_server.script_process import run_script
 from warren.executor.fork_server.termination import (
     BETWEEN,
     BLOCKED,
@@ -107,7 +107,7 @@ class Answers:
         """Write an answer whole; a long one takes several writes."""
         try:
             with self._writing:
-                write_all(self._channel, frames.encode_answer(answer))
+                frames.write_answer(self._channel, answer)
         except OSError:
             self.is_closed = True
 

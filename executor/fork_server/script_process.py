@@ -93,12 +93,6 @@ def _explain(program: str, error: OSError) -> Reason:
     return Why.INTERPRETER_FAILED(program=program, fault=str(error.strerror))
 
 
-def write_all(file: int, data: bytes) -> None:
-    """Write all of it, however much the other end takes at a time."""
-    while data:
-        data = data[os.write(file, data) :]
-
-
 def _send(channel: int, output: Output, trigger: Trigger, error: Reason) -> None:
     written = output.end()
     output.remove_if_empty()
@@ -113,4 +107,4 @@ def _send(channel: int, output: Output, trigger: Trigger, error: Reason) -> None
         log_error=frames.note_of(written.error),
         log_why=to_json(written.error),
     )
-    write_all(channel, frames.encode_line(result))
+    frames.write_answer(channel, result)

@@ -36,7 +36,7 @@ from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import RemoteLogs
-from warren.executor.messaging import reports
+from warren.executor.lanes.reporting import not_started
 from warren.executor.processes.endings import Stop, killed, timed_out
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.processes.script_files import SETTING
@@ -462,7 +462,7 @@ class RemoteSlots(SlotPool):
         except NotSent as error:
             self._liveness.refused()
             why = Why.REMOTE_UNREACHED(url=self._url, fault=str(error))
-            self._end(run, reports.not_started(run.trigger, why))
+            self._end(run, not_started(run.trigger, why))
             return False
         except CallFailed as error:
             self._log.warning("remote_start_unanswered", run_id=run.trigger.run_id, why=str(error))

@@ -1,7 +1,7 @@
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import Finished
 from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
-from warren.executor.messaging import reports
+from warren.executor.lanes import reporting
 
 TRIGGER = Trigger(
     run_id=1, job_id=2, boot_id="boot-1", kind="CRON", handler="demo.echo", scheduled_at_ms=0
@@ -14,20 +14,20 @@ def told(**values: object) -> Finished:
 
 
 def test_report_carries_the_boot_of_its_trigger_and_the_schedulers_time() -> None:
-    report = reports.stamped(told(), TRIGGER, started_at_ms=100, now_ms=200)
+    report = reporting.stamped(told(), TRIGGER, started_at_ms=100, now_ms=200)
 
     assert (report.boot_id, report.started_at_ms, report.finished_at_ms) == ("boot-1", 100, 200)
 
 
 def test_run_without_a_process_has_no_start() -> None:
-    report = reports.stamped(told(started_at_ms=0), TRIGGER, started_at_ms=100, now_ms=200)
+    report = reporting.stamped(told(started_at_ms=0), TRIGGER, started_at_ms=100, now_ms=200)
 
     assert report.started_at_ms == 0
 
 
 def test_message_at_the_limit_is_whole_and_one_over_it_is_cut_with_a_mark() -> None:
-    whole = reports.end_of(TRIGGER, Outcome.FAILED, "x" * MESSAGE_LIMIT, 1).message
-    cut = reports.end_of(TRIGGER, Outcome.FAILED, "x" * (MESSAGE_LIMIT + 1), 1).message
+    whole = reporting.end_of(TRIGGER, Outcome.FAILED, "x" * MESSAGE_LIMIT, 1).message
+    cut = reporting.end_of(TRIGGER, Outcome.FAILED, "x" * (MESSAGE_LIMIT + 1), 1).message
 
     assert whole == "x" * MESSAGE_LIMIT
     assert len(cut) == MESSAGE_LIMIT
@@ -35,13 +35,13 @@ def test_message_at_the_limit_is_whole_and_one_over_it_is_cut_with_a_mark() -> N
 
 
 def test_log_tail_keeps_its_end() -> None:
-    report = reports.stamped(told(log_tail="a" * LOG_TAIL_BYTES + "end"), TRIGGER, 1, 2)
+    report = reporting.stamped(told(log_tail="a" * LOG_TAIL_BYTES + "end"), TRIGGER, 1, 2)
 
     assert len(report.log_tail) == LOG_TAIL_BYTES
     assert report.log_tail.endswith("end")
 
 
 def test_given_back_run_names_its_boot() -> None:
-    report = reports.not_started(TRIGGER, "expired")
+    report = reporting.not_started(TRIGGER, "expired")
 
     assert (report.run_id, report.boot_id, report.reason) == (1, "boot-1", "expired")

@@ -4,7 +4,11 @@ from typing import Any, cast
 
 from warren.broker.messages.to_scheduler import Progressed
 from warren.broker.messages.values import Progress
-from warren.executor.messaging.reports import FIRST_SECONDS, SECONDS, ProgressReports
+from warren.executor.lanes.reporting import (
+    FIRST_SECONDS,
+    PROGRESS_SECONDS,
+    ProgressReports,
+)
 from warren.executor.messaging.signed_sender import Identity, Sender
 
 
@@ -48,9 +52,9 @@ def test_one_message_a_second_has_the_latest_of_all_that_changed() -> None:
     case.note(7, 2)
     case.note(7, 3)
 
-    assert case.after(SECONDS / 2) == []
-    assert case.after(SECONDS) == [{7: 3}]
-    assert case.after(SECONDS) == []
+    assert case.after(PROGRESS_SECONDS / 2) == []
+    assert case.after(PROGRESS_SECONDS) == [{7: 3}]
+    assert case.after(PROGRESS_SECONDS) == []
 
 
 def test_a_run_that_has_ended_is_not_told_of() -> None:
