@@ -499,7 +499,7 @@ class Core:
         return None if run is None else self._roles.awaited.end_of(call, run.trigger.identity)
 
     def run_finished(
-        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
+        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None
     ) -> None:
         self._start_soon()  # before the commit that this end asks for, which waits for the disk
         self._roles.progress.forget(end.run_id)

@@ -284,9 +284,7 @@ class ActiveRuns:
         elif event is not Event.STARTED:
             self._log.error("unknown_run_reached", run_id=run_id)
 
-    def finished(
-        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
-    ) -> None:
+    def finished(self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None) -> None:
         """Record and report the end of a started run; call `on_recorded` once it is durable.
 
         The caller starts what may start in its place.

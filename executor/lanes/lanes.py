@@ -114,33 +114,33 @@ class _Lane:
     job_id: int
     running: dict[int, Age] = field(default_factory=dict)
     stopping: dict[int, Age] = field(default_factory=dict)
-    waiting: dict[int, Age] = field(default_factory=dict)
-    triggers: dict[int, Trigger] = field(default_factory=dict)
-    # The ages in `waiting`, sorted.
+    waiting: dict[int, Trigger] = field(default_factory=dict)
+    # The ages of those in `waiting`, sorted.
     order: list[Age] = field(default_factory=list)
     is_queued: bool = False
     # The waiting run that was assigned early to a process of several jobs.
     assigned_early: int | None = None
 
     def state(self) -> LaneState:
-        return LaneState(self.running.values(), self.stopping.values(), self.waiting.values())
+        return LaneState(self.running.values(), self.stopping.values(), self.order)
 
-    def add(self, trigger: Trigger, age: Age) -> None:
-        self.waiting[trigger.run_id] = age
-        self.triggers[trigger.run_id] = trigger
-        bisect.insort(self.order, age)
+    def add(self, trigger: Trigger) -> None:
+        self.waiting[trigger.run_id] = trigger
+        bisect.insort(self.order, age_of(trigger))
 
-    def remove(self, run_id: int) -> None:
-        age = self.waiting.pop(run_id)
-        del self.triggers[run_id], self.order[bisect.bisect_left(self.order, age)]
+    def remove(self, run_id: int) -> Age:
+        """Remove a waiting run; return its age."""
+        age = age_of(self.waiting.pop(run_id))
+        del self.order[bisect.bisect_left(self.order, age)]
         if self.assigned_early == run_id:
             self.assigned_early = None
+        return age
 
     def ready(self) -> Trigger | None:
         """Return the oldest waiting run if it may start beside those that run."""
         if not self.order or self.assigned_early is not None:
             return None
-        head = self.triggers[self.order[0][1]]
+        head = self.waiting[self.order[0][1]]
         at_work = len(self.running) + len(self.stopping)
         return head if at_work < max(1, head.concurrency) else None
 
@@ -174,7 +174,7 @@ class Lanes:
         )
         if not isinstance(decision, Refuse | Full):
             self._lanes[trigger.job_id] = lane
-            lane.add(trigger, age)
+            lane.add(trigger)
             self._waiting_count += 1
             self._enqueue(lane)
         return decision
@@ -191,8 +191,7 @@ class Lanes:
             lane.is_queued = False
             trigger = lane.ready()
             if trigger is not None:
-                lane.running[trigger.run_id] = lane.waiting[trigger.run_id]
-                lane.remove(trigger.run_id)
+                lane.running[trigger.run_id] = lane.remove(trigger.run_id)
                 self._waiting_count -= 1
                 self._enqueue(lane)
                 return trigger
@@ -208,7 +207,7 @@ class Lanes:
         """Yield the oldest waiting runs of a job, which come next."""
         lane = self._lanes[job_id]
         for _, run_id in lane.order[:most]:
-            yield lane.triggers[run_id]
+            yield lane.waiting[run_id]
 
     def assign_early(self, most: int, fits: Callable[[Trigger], bool]) -> Iterator[Trigger]:
         """Yield up to `most` runs that are next, each of another job, while they fit.
@@ -240,14 +239,14 @@ class Lanes:
     def advance(self, job_id: int, run_id: int) -> None:
         """Record that a waiting run is running, in place of one that has ended."""
         lane = self._lanes[job_id]
-        lane.running[run_id] = lane.waiting[run_id]
-        lane.remove(run_id)
+        lane.running[run_id] = lane.remove(run_id)
         self._waiting_count -= 1
 
     def give_back(self, trigger: Trigger) -> None:
         """Record that a running run has not begun, and waits again."""
         lane = self._lanes[trigger.job_id]
-        lane.add(trigger, lane.running.pop(trigger.run_id))
+        del lane.running[trigger.run_id]
+        lane.add(trigger)
         self._waiting_count += 1
         self._enqueue(lane)
 

@@ -185,15 +185,6 @@ class SlotPool(Protocol):
         """End every process; the future is done when none is left."""
 
 
-class OnFinished(Protocol):
-    """Takes the end of a run."""
-
-    def __call__(
-        self, end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
-    ) -> None:
-        """Record and report it; `on_recorded` is called once it is in the journal."""
-
-
 def _ignore(_run_id: int, _event: object) -> None:
     """Do nothing, for slots that assign nothing early or report no progress."""
 
@@ -212,16 +203,18 @@ def _keep(_call: Call, then: Callable[[], None]) -> None:
 class SlotEvents:
     """What slots call from the loop, never from within `start`.
 
-    `started(run_id)` comes before the end only, `ready` when `free` has grown without the end of a
-    run. `moved(run_id, event)` is about a run assigned early: REACHED, right after the end of the
-    one before; NOT_BEGUN if it was not reached after all; HANDED_BACK if it will not be.
+    `started(run_id)` comes before the end only. `finished(end, on_recorded)` is the end of a run;
+    `on_recorded`, if there is one, is called once that is in the journal. `ready` is called when
+    `free` has grown without the end of a run. `moved(run_id, event)` is about a run assigned early:
+    REACHED, right after the end of the one before; NOT_BEGUN if it was not reached after all;
+    HANDED_BACK if it will not be.
     `progressed` reports a run's progress. `called(call, then)` says that a run calls another one;
     `then` is called once that is durable. `awaited(call)` returns how the run of a call has ended,
     None = not yet known.
     """
 
     started: Callable[[int], None]
-    finished: OnFinished
+    finished: Callable[[Finished | NotStarted, Callable[[], None] | None], None]
     ready: Callable[[], None]
     moved: Callable[[int, Event], None] = _ignore
     progressed: Callable[[int, Progress], None] = _ignore

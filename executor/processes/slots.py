@@ -713,7 +713,7 @@ class Slots(SlotPool):
         """Report the end of a run whose processes are all gone."""
         self._leave_slot(run)
         self._place_waiting()
-        self._events.finished(self._conclude(run))
+        self._events.finished(self._conclude(run), None)
         self._close_when_empty()
 
     def _leave_slot(self, run: SlotRun) -> None:

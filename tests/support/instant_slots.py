@@ -138,5 +138,6 @@ class InstantSlots(SlotPool):
                 result=result,
                 started_at_ms=1,
                 finished_at_ms=2,
-            )
+            ),
+            None,
         )

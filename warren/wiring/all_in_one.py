@@ -91,9 +91,7 @@ class FinishedRuns:
         """Return a factory whose slots also report each ended run here."""
 
         def make(*, events: SlotEvents, **others: Any) -> Any:
-            def report(
-                end: Finished | NotStarted, on_recorded: Callable[[], None] | None = None
-            ) -> None:
+            def report(end: Finished | NotStarted, on_recorded: Callable[[], None] | None) -> None:
                 events.finished(end, on_recorded)
                 if isinstance(end, Finished):
                     self._ended.put(end)
