@@ -25,11 +25,13 @@ def views(api: Flask) -> list[Mounted]:
     return found
 
 
-def call(program: Program, one: Mounted, values: dict[str, Any]) -> Any:
+def call(
+    program: Program, one: Mounted, values: dict[str, Any], body: dict[str, Any] | None = None
+) -> Any:
     path = re.sub(r"<(?:\w+:)?(\w+)>", lambda name: str(values[name[1]]), one.endpoint.rule)
     options: dict[str, Any] = {"headers": HEADERS}
     if one.endpoint.body is not None:
-        options["json"] = {}
+        options["json"] = body or {}
     return program.call(one.endpoint.method, path, **options)
 
 
