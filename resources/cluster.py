@@ -226,6 +226,11 @@ def drain_executor(app: str, address: str) -> Changed:
     """Drain an executor: it takes no new runs, finishes the running ones and exits."""
 
 
+@operation("DELETE", "/executors/<app>/<address>", Scope.OPERATE, needs_whole_apps=True)
+def forget_executor(app: str, address: str) -> None:
+    """Remove an executor that is gone from the list; one that is online or has open runs stays."""
+
+
 @operation("GET", "/schedulers", Scope.READ)
 def list_schedulers() -> list[Scheduler]:
     """List schedulers by name."""

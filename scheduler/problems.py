@@ -455,6 +455,11 @@ class Code(Enum):
     INCIDENT_NOTE = "expected note to be a line of up to %(most)s characters, got: %(got)r"
     INCIDENT_END = "expected until to be between now and the year 9999, got: %(got)s"
     NO_EXECUTOR = "no executor with id %(id)s", ProblemKind.UNKNOWN
+    EXECUTOR_ONLINE = "executor %(address)s is online; drain it first", ProblemKind.CONFLICT
+    EXECUTOR_BUSY = (
+        "executor %(address)s has open runs (%(n)s); they must end first",
+        ProblemKind.CONFLICT,
+    )
     NO_EXECUTOR_AT = "no executor with address %(address)r", ProblemKind.UNKNOWN
     SEVERAL_EXECUTORS_AT = (
         "several executors have address %(address)s: %(names)s",

@@ -217,6 +217,7 @@ ACTION = {
     "user.delete": lazy_gettext("deleted user"),
     "app.delete": lazy_gettext("deleted app"),
     "executor.drain": lazy_gettext("drained executor"),
+    "executor.forget": lazy_gettext("removed executor"),
     "limit.create": lazy_gettext("created limit"),
     "limit.update": lazy_gettext("changed limit"),
     "limit.delete": lazy_gettext("deleted limit"),

@@ -98,6 +98,13 @@ class Refused(Message, frozen=True, kw_only=True):
     reason: str
 
 
+class NotWelcome(Message, frozen=True, kw_only=True):
+    """Tells a boot why it gets no runs yet; it goes on asking. Executors of 0.1.0 get none."""
+
+    boot_id: BootId
+    reason: str
+
+
 class Beat(Message, frozen=True, kw_only=True):
     """Asks whether the executor is alive. Answered with `BeatAnswer`."""
 
@@ -187,7 +194,7 @@ class Drain(Message, frozen=True, kw_only=True):
 
 
 #: The commands of schedulers to a boot.
-Command = Welcome | Refused | Kill | OpenRunsReply | CallEndReply | Drain
+Command = Welcome | NotWelcome | Refused | Kill | OpenRunsReply | CallEndReply | Drain
 #: The questions of schedulers and consoles to a boot, sent through the exchange of questions.
 Question = Beat | IdleBeat | RunStateQuery | ReadLog
 

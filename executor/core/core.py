@@ -22,6 +22,7 @@ from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.messages.to_executor import (
     Command,
     Drain,
+    NotWelcome,
     Question,
     Refused,
     Trigger,
@@ -245,6 +246,7 @@ class Startup:
         self._make_run_inbox = make_run_inbox
         self._is_closed = False
         self.was_welcomed = False
+        self._reason = ""
         self._sent = ""
         self._sent_at = float("-inf")
         self.run_inbox: Inbox | None = None
@@ -292,13 +294,17 @@ class Startup:
         )
         self._roles.sender.send(answer, key=HEARTBEAT_KEY, valid_seconds=CATALOGUE_SECONDS)
 
+    def note_reason(self, reason: str) -> None:
+        """Log why no scheduler lets this executor in, unless the last one said the same."""
+        if not self.was_welcomed and not self._is_closed and reason != self._reason:
+            self._reason = reason
+            self._log.warning("welcome_awaited", app=self._identity.app, reason=reason)
+
     def _miss_welcome(self) -> None:
-        if not self.was_welcomed and not self._is_closed:
-            self._log.warning(
-                "welcome_awaited",
-                app=self._identity.app,
-                reason="no scheduler accepts this key, or none runs, or the app does not exist: "
-                "warren secrets app, warren apps add; see the schedulers' logs",
+        if not self._reason:
+            self.note_reason(
+                "no scheduler answers: none runs, or none accepts this key (warren secrets app), "
+                "or they are older than this executor; see their logs"
             )
 
     def _begin(self) -> None:
@@ -554,15 +560,20 @@ class Core:
                 self._startup.welcome(message, arrival.cluster)
             elif arrival.is_expired or self._is_closed:
                 continue
-            elif isinstance(message, Refused):
+            elif isinstance(message, NotWelcome | Refused | Drain):
                 if message.boot_id == self._identity.boot_id:
-                    self._on_refused(message.reason)
-            elif isinstance(message, Drain):
-                if message.boot_id == self._identity.boot_id:
-                    self._on_drain()
+                    self._obey(message)
             elif self._startup.was_welcomed:
                 self._roles.commands.handle(message)
         self._command_inbox.ack(deliveries_of(arrivals))
+
+    def _obey(self, message: NotWelcome | Refused | Drain) -> None:
+        if isinstance(message, NotWelcome):
+            self._startup.note_reason(message.reason)
+        elif isinstance(message, Refused):
+            self._on_refused(message.reason)
+        else:
+            self._on_drain()
 
     def _take(self, arrivals: list[Arrival]) -> None:
         inbox = self._startup.run_inbox

@@ -48,6 +48,7 @@ class Action(StrEnum):
     USER_DELETE = "user.delete"
     APP_DELETE = audit_log.APP_DELETE
     EXECUTOR_DRAIN = "executor.drain"
+    EXECUTOR_FORGET = "executor.forget"
     LIMIT_CREATE = "limit.create"
     LIMIT_UPDATE = "limit.update"
     LIMIT_DELETE = "limit.delete"

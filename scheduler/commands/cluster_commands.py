@@ -13,9 +13,10 @@ from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.problems import Code, Problem
 from warren.sql.instants import LATEST_MS, iso, moment
-from warren.sql.models import App
+from warren.sql.models import App, Registration
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
+from warren.sql.runs import queries
 
 #: The end of a pause that does not end by itself; times that people enter are never negative.
 NEVER = -1
@@ -50,12 +51,7 @@ class ClusterCommands:
         """
 
         def unit(session: Session) -> bool:
-            row = presence.lock_executor(session, executor_id)
-            actor = self._context.actor
-            # A token limited to some jobs may not drain: the executor runs other jobs too.
-            is_theirs = row and actor.job_ids is None
-            if not row or not is_theirs or not actor.knows(apps.id_named(session, row.app)):
-                raise Problem(Code.NO_EXECUTOR, id=executor_id)
+            row = self._locked(session, executor_id)
             now_ms = self._context.now_ms()
             if not presence.request(session, row, now_ms):
                 return False
@@ -65,6 +61,37 @@ class ClusterCommands:
             return True
 
         return self._context.write(Right.OPERATE, unit)
+
+    def forget(self, executor_id: int) -> None:
+        """Remove an executor that is gone: its registration at once, its queue within minutes.
+
+        Raises:
+            Problem: there is no such executor, it is online, or some of its runs are open.
+
+        """
+
+        def unit(session: Session) -> None:
+            row, now_ms = self._locked(session, executor_id), self._context.now_ms()
+            if presence.state(row, now_ms).is_online:
+                raise Problem(Code.EXECUTOR_ONLINE, address=row.address)
+            app_id = apps.id_named(session, row.app) or 0
+            if runs := queries.count_open_at(session, app_id, row.address):
+                raise Problem(Code.EXECUTOR_BUSY, address=row.address, n=runs)
+            presence.leave(session, presence.EXECUTOR, row.app, row.address, row.boot_id)
+            presence.note(session, row.app, row.address, 0)  # schedulers remove what left long ago
+            after = {"app": row.app, "boot": row.boot_id}
+            action = Action.EXECUTOR_FORGET
+            self._context.note(session, action, row.address, row.id, now_ms, after=after)
+
+        self._context.write(Right.OPERATE, unit)
+
+    def _locked(self, session: Session, executor_id: int) -> Registration:
+        row, actor = presence.lock_executor(session, executor_id), self._context.actor
+        # A token limited to some jobs may not do this: the executor runs other jobs too.
+        is_theirs = row and actor.job_ids is None
+        if not row or not is_theirs or not actor.knows(apps.id_named(session, row.app)):
+            raise Problem(Code.NO_EXECUTOR, id=executor_id)
+        return row
 
     def pause(
         self, app_id: int = EVERY_APP, *, reason: str = "", until_ms: int | None = None

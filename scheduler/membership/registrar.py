@@ -24,7 +24,13 @@ from sqlalchemy.orm import Session
 from warren.broker import topology
 from warren.broker.codec import fingerprint_of
 from warren.broker.errors import Forged, Malformed, TopologyError
-from warren.broker.messages.to_executor import Beat, Command, Refused, Welcome
+from warren.broker.messages.to_executor import (
+    Beat,
+    Command,
+    NotWelcome,
+    Refused,
+    Welcome,
+)
 from warren.broker.messages.to_scheduler import Heartbeat
 from warren.broker.messages.values import Boot, CatalogueAnswer
 from warren.broker.rpc import AddressedQuestion, Requester
@@ -138,15 +144,16 @@ class RefusalLog:
         self._clock = clock
         self._noted_at: dict[str, float] = {}
 
-    def note(self, app: str, address: str, reason: str) -> None:
-        """Log a refused executor, unless its app was logged lately."""
+    def note(self, app: str, address: str, reason: str) -> bool:
+        """Log a refused executor; return False if its app was logged lately, so it is not now."""
         now = self._clock()
         if now - self._noted_at.get(app, float("-inf")) < AGAIN_SECONDS:
-            return
+            return False
         if len(self._noted_at) >= APPS:
             self._noted_at.clear()
         self._noted_at[app] = now
         log.warning("executor_not_welcomed", app=app, address=address, reason=reason)
+        return True
 
 
 #: Boots that wait for one address besides its holder: an executor and one that takes its place.
@@ -223,7 +230,7 @@ class Greetings:
             boots.setdefault(beat.boot_id, greeting)
 
 
-#: The most addresses that an app may have, including executors that ended within a day.
+#: The most addresses that an app may have, including executors that are gone and not forgotten.
 ADDRESS_LIMIT = 1_000
 #: How long the broker may take to confirm a reply; only a repair depends on it.
 CONFIRM_SECONDS = 1.0
@@ -327,7 +334,10 @@ class Registrar:
             lambda session: _hold(session, beat, now_ms, greeting.account)
         )
         if reason:
-            self._refusals.note(beat.app, beat.address, reason)
+            is_noted = self._refusals.note(beat.app, beat.address, reason)
+            if is_noted and beat.last_run_id is not None:  # 0.1.0 does not know the answer
+                self._queues.declare_commands([greeting.boot])
+                self._publish([_reply(beat, NotWelcome(boot_id=beat.boot_id, reason=reason))])
         if holder == beat.boot_id and not self._is_its_own(greeting, now_ms):
             return ""
         return holder
@@ -454,5 +464,9 @@ def _hold(
     holder = presence.holder(session, presence.EXECUTOR, beat.app, beat.address)
     is_known = holder is not None or presence.is_known(session, beat.app, beat.address)
     if not is_known and presence.count_addresses(session, beat.app) >= ADDRESS_LIMIT:
-        return "", f"app {beat.app} already has {ADDRESS_LIMIT} addresses"
+        return "", (
+            f"app {beat.app} already has {ADDRESS_LIMIT} addresses; those that are gone are "
+            "removed after a minute, or at once by: "
+            f"warren executors forget --gone --app {beat.app}"
+        )
     return holder or presence.hold(session, registration(beat, now_ms, account)), ""

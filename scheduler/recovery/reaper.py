@@ -5,9 +5,11 @@ fails for a copy, and for a message that was handed out before: its executor may
 start and before the acknowledgement. All other runs end LOST: they may have started. First, what
 their executor reported before its end is read and stored.
 
-A day after an executor has died or departed, its queues and registration are removed.
+A day after an executor has died or departed, its queues and registration are removed; sooner if its
+app has used up most of its addresses.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 
 import structlog
@@ -24,7 +26,8 @@ from warren.broker.transport import Admin, Delivery
 from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, lost, never_started
-from warren.scheduler.membership.roster import Member, Roster, Standing
+from warren.scheduler.membership.registrar import ADDRESS_LIMIT
+from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
@@ -32,8 +35,9 @@ from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.successes import SentTo
 
-#: When they are removed, and the wait between two looks.
-FORGET_SECONDS = 24 * 3600.0
+#: After how long they are removed, by the share of its addresses that their app has used up.
+FORGET_SECONDS = {0.0: 24 * 3600.0, 0.5: 3600.0, 0.9: 60.0}
+#: The wait between two looks.
 FORGETTING_SECONDS = 60.0
 
 
@@ -56,36 +60,37 @@ class ExecutorRemoval:
         if now - self._looked_at <= FORGETTING_SECONDS:
             return
         self._looked_at = now
-        held, departed = self._context.database.read(
-            lambda session: (_held(session), presence.read(session))
+        held, departed, busy = self._context.database.read(
+            lambda session: (_held(session), presence.read(session), queries.in_flight(session))
         )
+        is_busy = {(self._context.app_names.name_of(row.app_id), row.address) for row in busy}
+        addresses = Counter(app for app, _ in {*held, *departed})
         for (app, address), left_at in departed.items():
-            if now_ms - left_at > FORGET_SECONDS * 1000:
-                self._remove_departed(app, address, is_back=(app, address) in held)
+            is_back = (app, address) in held
+            if now_ms - left_at > _forget_ms(addresses[app]) and (app, address) not in is_busy:
+                self._remove_departed(app, address, is_back=is_back)
+        for (app, address), (boot_id, beat_at) in held.items():
+            is_dead = self._roster.standing(app, address, boot_id) is Standing.DEAD
+            is_due = now_ms - beat_at > _forget_ms(addresses[app])
+            if is_dead and is_due and (app, address) not in is_busy:
+                self._remove(Boot(app, address, boot_id))
         for member, standing in self._roster.members():
-            if standing is not Standing.DEAD:
-                continue
-            boot_id, beat_at = held.get((member.app, member.address), (None, 0))
-            silent_seconds = (now_ms - beat_at) / 1000
-            if boot_id is None:  # it said goodbye, which this scheduler has heard itself
-                silent_seconds = now - member.seen_at
-            if boot_id in (None, member.boot_id) and silent_seconds > FORGET_SECONDS:
-                self._remove(member)
+            is_old = now - member.seen_at > max(FORGET_SECONDS.values())
+            if standing is Standing.DEAD and is_old and (member.app, member.address) not in held:
+                self._roster.forget(member.app, member.address, member.boot_id)
 
     def _remove_departed(self, app: str, address: str, *, is_back: bool) -> None:
         if is_back or self._delete_queue(app, address):
             self._context.database.write(lambda session: presence.forget(session, app, address))
 
-    def _remove(self, member: Member) -> None:
-        if not self._delete_queue(member.app, member.address):
+    def _remove(self, boot: Boot) -> None:
+        if not self._delete_queue(boot.app, boot.address):
             return
         self._context.database.write(
-            lambda session: presence.leave(
-                session, presence.EXECUTOR, member.app, member.address, member.boot_id
-            )
+            lambda session: presence.leave(session, presence.EXECUTOR, *boot)
         )
-        self._roster.forget(member.app, member.address, member.boot_id)
-        log.info("executor_forgotten", app=member.app, address=member.address)
+        self._roster.forget(*boot)
+        log.info("executor_forgotten", app=boot.app, address=boot.address)
 
     def _delete_queue(self, app: str, address: str) -> bool:
         try:
@@ -94,6 +99,12 @@ class ExecutorRemoval:
             log.warning("queue_not_deleted", address=address, error=str(error))
             return False
         return True
+
+
+def _forget_ms(addresses: int) -> float:
+    """Return after how long an executor is removed whose app has this many addresses."""
+    share = addresses / ADDRESS_LIMIT
+    return 1000 * next(after for least, after in reversed(FORGET_SECONDS.items()) if share >= least)
 
 
 def _held(session: Session) -> dict[tuple[str, str], tuple[str, int]]:

@@ -41,6 +41,14 @@ def in_flight(session: Session) -> list[BusyBoot]:
     return fetch(session, BusyBoot, busy.group_by(Run.app_id, Run.address, Run.boot_id))
 
 
+def count_open_at(session: Session, app_id: int, address: str) -> int:
+    """Return how many of an app's runs are in flight at an address."""
+    counted = select(func.count()).where(
+        Run.status.in_(IN_FLIGHT), Run.app_id == app_id, Run.address == address
+    )
+    return session.execute(use_index(counted.select_from(Run), Run, BY_STATUS)).scalar_one()
+
+
 def in_flight_of_job(session: Session, app_id: int, job_id: int) -> dict[str, int]:
     """Return the number of a job's runs in flight by address."""
     counted = (

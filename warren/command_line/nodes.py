@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
+from warren.client import ApiError
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
 from warren.resources.cluster import Blocker, Cluster, Executor, Handler, Pause, Scheduler
@@ -21,6 +22,7 @@ from warren.terminal.output import (
     read_span,
     shown_ago,
     shown_time,
+    warn,
 )
 
 #: The words for states; JSON has the states themselves.
@@ -105,6 +107,45 @@ def drain_executor(settings: Settings, address: str) -> None:
         # With APP/ADDRESS, a token that may not read is enough.
         is_new = client.drain_executor(app or client.executor(bare).app, bare).changed
     print_line(f"{address} is draining" if is_new else f"{address} is already draining")
+
+
+@executors.command(
+    "forget",
+    epilog=examples(
+        "warren executors forget reports-7d9f", "warren executors forget --gone --app reports"
+    ),
+)
+@click.argument("addresses", nargs=-1)
+@click.option("--gone", is_flag=True, help="All that are offline.")
+@click.option("--app", help="Only executors of this app.")
+@takes_settings("database_url")
+def forget_executors(
+    settings: Settings, addresses: tuple[str, ...], gone: bool, app: str | None
+) -> int:
+    """Remove executors that are gone from the list; those with open runs stay.
+
+    Executors that are gone are removed by themselves after a day, or sooner if their app has nearly
+    1,000 addresses. Use APP/ADDRESS if executors of two apps share the address.
+    """
+    if bool(addresses) == gone:
+        raise click.UsageError("expected addresses or --gone")
+    kept = 0
+    with connect(settings) as client:
+        named = [_parts(name) for name in addresses]
+        found = [client.executor(bare, app=of_app or app) for of_app, bare in named]
+        if gone:
+            found = [each for each in client.executors(app=app) if each.state == "silent"]
+        for each in found:
+            try:
+                client.forget_executor(each.app, each.address)
+            except ApiError as error:
+                warn(str(error))
+                kept += 1
+            else:
+                print_line(f"{each.app}/{each.address} is removed")
+    if gone and not found:
+        print_line("no executor is offline")
+    return 1 if kept else 0
 
 
 def _parts(name: str) -> tuple[str | None, str]:

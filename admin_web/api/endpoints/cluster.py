@@ -78,11 +78,19 @@ class ClusterEndpoints:
 
     @serves(operations.drain_executor)
     def drain(self, call: Call, app: str, address: str) -> Changed:
+        executor_id = self._executor_id(call, app, address)
+        return Changed(changed=self._services.commands(call.actor).cluster.drain(executor_id))
+
+    @serves(operations.forget_executor)
+    def forget(self, call: Call, app: str, address: str) -> None:
+        executor_id = self._executor_id(call, app, address)
+        self._services.commands(call.actor).cluster.forget(executor_id)
+
+    def _executor_id(self, call: Call, app: str, address: str) -> int:
         app_id_of(self._services, call, app)
-        executor_id = self._services.database.read(
+        return self._services.database.read(
             lambda session: presence.executor_id(session, address, app)
         )
-        return Changed(changed=self._services.commands(call.actor).cluster.drain(executor_id))
 
     @serves(operations.list_schedulers)
     def schedulers(self, call: Call) -> Any:

@@ -16,7 +16,7 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_executor import OpenRunsReply, Welcome
+from warren.broker.messages.to_executor import NotWelcome, OpenRunsReply, Welcome
 from warren.broker.messages.to_scheduler import (
     Callback,
     Goodbye,
@@ -28,7 +28,7 @@ from warren.broker.messages.to_scheduler import (
 from warren.broker.messages.values import Catalogue, CatalogueAnswer
 from warren.broker.rabbitmq.transport import connect
 from warren.broker.signing import AppKeys, Direction, Sealer
-from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, command_queue
+from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, run_queue
 from warren.broker.transport import BrokerSettings, Transport
 from warren.scheduler.membership import registrar
 from warren.scheduler.node import SchedulerNode
@@ -70,7 +70,10 @@ def test_an_executor_of_an_app_that_nobody_made_is_not_let_in_until_somebody_doe
 
     assert registered(cluster) == [(APP, "one")]
     assert app_names(cluster) == {APP}
-    queue = command_queue("brand-new", "one", stranger.boot_id).name
+    assert stranger.expect(NotWelcome).reason == (
+        "there is no app brand-new; create it with: warren apps add brand-new"
+    )
+    queue = run_queue("brand-new", "one").name
     assert node.connections.admin.count_messages(queue) is None
 
     cluster.add_app("brand-new")
@@ -140,7 +143,8 @@ def test_an_app_has_a_thousand_addresses_and_not_one_more(
 
     assert beat(node, "one-more") is None
     [said] = [line for line in events if line["event"] == "executor_not_welcomed"]
-    assert said["reason"] == f"app {APP} already has 1000 addresses"
+    assert str(said["reason"]).startswith(f"app {APP} already has 1000 addresses; ")
+    assert str(said["reason"]).endswith(f"warren executors forget --gone --app {APP}")
     # To another scheduler, one of the thousand is a newcomer.
     other = cluster.new_scheduler()
     cluster.schedulers.append(other)

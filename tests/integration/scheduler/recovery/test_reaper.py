@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.integration.scheduler.dispatch.test_dispatcher import dispatch
@@ -13,6 +14,7 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import triggers_in
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.messages.to_scheduler import KnownState
+from warren.scheduler.membership.registrar import ADDRESS_LIMIT
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.node_context import CALLBACK_PREFETCH
@@ -321,7 +323,7 @@ def test_an_executor_that_is_dead_for_a_day_is_forgotten_with_its_queue(
 ) -> None:
     bury(cluster, still, dead)
     queue = f"warren.run.{APP}.one"
-    later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
+    later_ms = cluster.now_ms() + int(FORGET_SECONDS[0.0] * 1000) + 1_000
 
     cluster.pass_time(still, FORGETTING_SECONDS)
     still.reaper.run_round(cluster.now_ms())
@@ -343,7 +345,7 @@ def test_a_scheduler_that_never_heard_a_goodbye_removes_the_queue_after_a_day(
     FakeExecutor(cluster).join().goodbye()
     eventually(lambda: listed(cluster, DEPARTED))
     cluster.crash(cluster.schedulers[0])
-    later_ms = cluster.now_ms() + int(FORGET_SECONDS * 1000) + 1_000
+    later_ms = cluster.now_ms() + int(FORGET_SECONDS[0.0] * 1000) + 1_000
     still = new_still(cluster)
     known = []
 
@@ -357,6 +359,42 @@ def test_a_scheduler_that_never_heard_a_goodbye_removes_the_queue_after_a_day(
     queue = f"warren.run.{APP}.one"
     assert known == [["one"], []]
     assert (still.connections.admin.count_messages(queue) is not None) is is_back
+
+
+@on_memory
+def test_an_executor_that_this_scheduler_never_heard_is_forgotten_after_a_day(
+    cluster: Cluster,
+) -> None:
+    old_ms = cluster.now_ms() - int(FORGET_SECONDS[0.0] * 1000) - 1_000
+    still = new_still(cluster)
+    silent = presence.Beat(
+        kind=presence.EXECUTOR, app=APP, address="gone", boot_id="b", beat_at=old_ms
+    )
+    cluster.database.write(lambda session: presence.hold(session, silent))
+
+    cluster.pass_time(still, FORGETTING_SECONDS + still.context.timeouts.dead_after)
+    still.reaper.run_round(cluster.now_ms())
+
+    assert listed(cluster, presence.EXECUTOR) == []
+
+
+@on_memory
+def test_what_is_gone_makes_room_after_a_minute_if_its_app_has_nearly_all_its_addresses(
+    cluster: Cluster,
+) -> None:
+    minutes_ago_ms = cluster.now_ms() - 120_000
+    still = new_still(cluster)
+    numbers = range(ADDRESS_LIMIT * 9 // 10)
+
+    def fill(session: Session) -> None:
+        for number in numbers:
+            presence.note(session, APP, f"pod-{number}", minutes_ago_ms)
+
+    cluster.database.write(fill)
+    cluster.pass_time(still, FORGETTING_SECONDS)
+    still.reaper.run_round(cluster.now_ms())
+
+    assert listed(cluster, DEPARTED) == []
 
 
 def listed(cluster: Cluster, kind: str) -> list[str]:

@@ -77,3 +77,28 @@ def test_an_app_is_added_once_and_an_unknown_one_is_answered_with_a_similar_name
     assert admin.post("/apps", {"name": "prints"}).status_code == 409
     detail = admin.post("/apps/prnts/resume").get_json()["detail"]
     assert detail == "no app named 'prnts', did you mean 'prints'?"
+
+
+def test_an_executor_that_is_gone_is_removed_and_no_other(
+    admin: Program, clock: Clock, rows: Rows
+) -> None:
+    now_ms = clock.now_ms()
+    for address, beat_ms in (
+        ("here", now_ms),
+        ("busy", now_ms - 60_000),
+        ("gone", now_ms - 60_000),
+    ):
+        rows.executor(address, beat_ms, LOAD)
+    rows.run(rows.job("nightly"), now_ms, status="RUNNING", address="busy")
+
+    answers = [
+        admin.call("DELETE", f"/executors/reports/{address}")
+        for address in ("here", "busy", "gone")
+    ]
+
+    assert [answer.status_code for answer in answers] == [409, 409, 204]
+    assert "is online; drain it first" in answers[0].text
+    assert "has open runs (1)" in answers[1].text
+    assert [each["address"] for each in admin.get("/executors").get_json()["items"]] == [
+        *("busy", "here")
+    ]
