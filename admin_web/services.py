@@ -1,10 +1,11 @@
 """What the console and the API need from outside."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from warren.broker.rpc import Requester
+from warren.resources.job_files import CheckBody, Checked, JobFileText, ValuesGiven
 from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.command_context import CommandContext
@@ -13,6 +14,7 @@ from warren.scheduler.commands.job_files.job_file import FileParts
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.metrics.recorder import METRICS_JOBS
+from warren.scheduler.problems import Refused
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
@@ -179,14 +181,31 @@ class ApiLimits:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobFiles:
-    """The reader and the writer of job files.
+class ReadJobFile:
+    """What job files say together, and how problems with them are told.
 
-    `read` returns what YAML texts, given with their names in order, say together, with these
-    values for `${NAME}`, or raises Refusal with every problem; `write` returns the lines of a file.
+    `over` has a line for each calendar whose days have all passed. `check_apps` raises Refusal if a
+    job's app is neither in the files nor among the known ones; its hint says what to do. `refused`
+    adds the lines of what a command has refused.
     """
 
-    read: Callable[[Sequence[tuple[str, bytes]], Mapping[str, str]], FileParts]
+    parts: FileParts
+    over: Sequence[str] = ()
+    check_apps: Callable[[Collection[str], str], None]
+    refused: Callable[[Refused], Refused]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFiles:
+    """The reader, the checker and the writer of job files.
+
+    `read` returns what YAML texts say together, with these values for `${NAME}`, or raises Refusal
+    with every problem; `check` says, given the zone of jobs that name none, what applying them to
+    an empty database would; `write` returns the lines of a file.
+    """
+
+    read: Callable[[bytes | Sequence[JobFileText], Mapping[str, str] | ValuesGiven], ReadJobFile]
+    check: Callable[[CheckBody, str], Checked]
     write: JobFileWriter
 
 

@@ -9,8 +9,9 @@ from contextlib import contextmanager
 
 from warren import __version__
 from warren.client import ApiError, Client
+from warren.client.answers import placed
 from warren.errands.sending import way_of
-from warren.errors import CommandError
+from warren.errors import CommandError, WarrenError
 from warren.settings.login import Login
 from warren.settings.settings import Settings
 
@@ -33,7 +34,7 @@ def connect(settings: Settings) -> Iterator[Client]:
             try:
                 yield client
             except ApiError as error:
-                raise CommandError(_refusal(error) or str(error)) from error
+                raise _of_files(error) or CommandError(_refusal(error) or str(error)) from error
         return
     try:
         client = Client(api.url, api.token)
@@ -43,7 +44,13 @@ def connect(settings: Settings) -> Iterator[Client]:
         try:
             yield client
         except ApiError as error:
-            raise CommandError(words_of(error, api)) from error
+            raise _of_files(error) or CommandError(words_of(error, api)) from error
+
+
+def _of_files(error: ApiError) -> WarrenError | None:
+    """Return what is wrong with job files, a line each with its place; None = nothing is."""
+    lines = [placed(each) for each in error.problem.get("errors", ()) if "file" in each]
+    return WarrenError(lines) if lines else None
 
 
 def words_of(error: ApiError, api: Login) -> str:

@@ -295,7 +295,7 @@ def load_jobs(
     from warren.jobfile.declared import declared_in  # noqa: PLC0415 - see above
     from warren.jobfile.sources import read_sources, values_of  # noqa: PLC0415 - see above
     from warren.scheduler.jobs.spec import facts_of  # noqa: PLC0415 - see above
-    from warren.scheduler.views.job_warnings import warning_lines  # noqa: PLC0415 - see above
+    from warren.terminal.changes import warning_lines  # noqa: PLC0415 - see above
 
     if modules := [file for file in files if isinstance(file, ModuleType)]:
         raise TypeError(f"expected files to be paths, got: {modules[0]!r}; give it as handlers=")

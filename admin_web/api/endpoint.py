@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
 from warren.resources.operation import JSON, Endpoint, OpenAccess, Operation, Scope
@@ -68,9 +68,12 @@ class Group(Protocol):
         """The first part of the endpoints' names, and their tag in the document."""
 
 
-def serves(operation: Operation[..., Any]) -> Callable[[View], View]:
-    """Mark the method that carries out an operation; it takes a Call and the path's variables."""
-    return _marked(operation.endpoint, operation.about)
+def serves(operation: Operation[..., Any], **types: Any) -> Callable[[View], View]:
+    """Mark the method that carries out an operation; it takes a Call and the path's variables.
+
+    `types` are those of the body or the answer that are generated from the fields of a job.
+    """
+    return _marked(replace(operation.endpoint, **types), operation.about)
 
 
 def endpoint(

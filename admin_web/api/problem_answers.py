@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from itertools import repeat
 from typing import Any
 
 import msgspec
@@ -41,6 +42,14 @@ class Refusal(Exception):
 
 class PreconditionFailed(Refused):
     """What is stored does not match the request's If-Match or If-None-Match."""
+
+
+class PlacedRefused(Refused):
+    """What was refused of job files; `places` have the line of each problem, and its file."""
+
+    def __init__(self, problems: Sequence[Problem], places: Sequence[dict[str, Any]]) -> None:
+        super().__init__(problems)
+        self.places = places
 
 
 def at_parameter(name: str, detail: str, status: int = 422) -> Refusal:
@@ -133,10 +142,14 @@ class ProblemAnswers:
         status = _OWN_STATUS.get(first.code, HTTP_STATUS[first.code.kind])
         if isinstance(error, PreconditionFailed):
             status = 412
+        places = error.places if isinstance(error, PlacedRefused) else repeat(dict[str, Any]())
         return problem(
             status,
             f"{error}{hint}",
-            errors=[error_detail(problem_, hint=hint) for problem_ in error.problems],
+            errors=[
+                error_detail(problem_, hint=hint) | place
+                for problem_, place in zip(error.problems, places, strict=False)
+            ],
             headers={"Retry-After": str(WAITING_SECONDS)} if status == TOO_MANY else {},
             code=first.code,
         )

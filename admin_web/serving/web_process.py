@@ -20,8 +20,8 @@ from warren.broker import topology
 from warren.broker.rpc import Requester
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
+from warren.resources.job_files import JOB_FILE_BYTES
 from warren.scheduler.commands.command_context import KEY_MS
-from warren.scheduler.jobs.places import JOB_FILE_BYTES
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop
 from warren.sql.accounts import idempotency

@@ -4,8 +4,6 @@ from typing import NamedTuple
 
 from warren.scheduler.problems import Code, Problem
 
-#: Bytes of job files that are applied together, at most: some 70,000 jobs.
-JOB_FILE_BYTES = 5_000_000
 #: What the row of a job says that a job file has created or changed.
 IN_FILE = "file"
 _IN_CODE = "code:"

@@ -149,14 +149,6 @@ def _ended_with_calendars(
             yield f"{spec.app}/{spec.name}", words
 
 
-def warning_lines(warnings: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each different warning, from pairs of a job and a warning about it."""
-    jobs: dict[str, list[str]] = {}
-    for job, words in warnings:
-        jobs.setdefault(words, []).append(job)
-    return [f"job {names[0]!r}{_more(names)}: {words}" for words, names in jobs.items()]
-
-
 def own_warnings(spec: JobSpec, now_ms: int) -> list[str]:
     """Return what looks wrong about a job, regardless of executors."""
     warnings = []
@@ -185,7 +177,3 @@ def _longer_pause(spec: JobSpec, now_ms: int) -> int | None:
     due_times = first_fires(facts, now_ms=now_ms, count=DUE_TIMES_LOOKED_AT)
     longest_ms = max((after - before for before, after in pairwise(due_times)), default=0)
     return longest_ms if longest_ms > every_ms else None
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - 1} more" if len(names) > 1 else ""

@@ -10,7 +10,7 @@ from tests.support.console import Clock
 from warren.admin_web.api.application import create_api
 from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.jobfile.export import job_file
-from warren.jobfile.uploads import read_upload
+from warren.jobfile.uploads import check_upload, read_upload
 from warren.resources.operation import Scope
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.tokens.scopes import JOB_SCOPES, RIGHTS
@@ -33,7 +33,7 @@ def make_api(database: Database, clock: Clock, **services: Any) -> Flask:
         "now_ms": clock.now_ms,
         "run_ids": RunIds(database),
         "cluster_zone": lambda: "UTC",
-        "job_files": JobFiles(read=read_upload, write=job_file),
+        "job_files": JobFiles(read=read_upload, check=check_upload, write=job_file),
         "errands": api_errands(),
         "is_broker_up": lambda: True,
         "limits": MANY,

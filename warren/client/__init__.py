@@ -7,8 +7,6 @@ again, `clients` sends.
 from warren.broker.messages.values import Progress
 from warren.client.answers import (
     ApiError,
-    Applied,
-    Change,
     Job,
     LogPart,
     Run,
@@ -20,6 +18,8 @@ from warren.client.clients import AsyncClient, Client
 from warren.resources.backfills import Backfill
 from warren.resources.calendars import Calendar, CalendarYear
 from warren.resources.cluster import Cluster, Executor, Scheduler
+from warren.resources.job_files import Applied
+from warren.resources.job_files import ChangeAnswer as Change
 from warren.resources.limits import Limit
 
 __all__ = [

@@ -141,36 +141,6 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     state: JobState
 
 
-class Change(msgspec.Struct, kw_only=True, frozen=True):
-    """What a job file changes about one app or job; `action` is such as `create` or `update`.
-
-    `cancelled` is how many planned runs it cancels; `details` say why.
-    """
-
-    action: str
-    what: str
-    name: str
-    details: list[str]
-    diff: list[str]
-    cancelled: int = 0
-
-
-class JobWarning(msgspec.Struct, kw_only=True, frozen=True):
-    """What is doubtful about a job."""
-
-    job: str
-    message: str
-
-
-class Applied(msgspec.Struct, kw_only=True, frozen=True):
-    """What a job file has changed, or would."""
-
-    changes: list[Change]
-    warnings: list[JobWarning]
-    unchanged: int
-    dry_run: bool
-
-
 class LogPart(msgspec.Struct, kw_only=True, frozen=True):
     """Some lines of a log, from `from_line` on; `is_end`: the run is over and nothing follows."""
 
@@ -206,7 +176,7 @@ class ApiError(Exception):
         detail = str(problem.get("detail", "")) or f"status {status}"
         # The detail of several broken rules is all of them already.
         errors = [each for each in problem.get("errors", ()) if each["detail"] not in detail]
-        super().__init__("; ".join([detail, *map(_placed, errors)]))
+        super().__init__("; ".join([detail, *map(placed, errors)]))
 
 
 class RunFailed(Exception):
@@ -218,7 +188,8 @@ class RunFailed(Exception):
         super().__init__(f"run {run.id} {status}: {run.message}")
 
 
-def _placed(error: Mapping[str, Any]) -> str:
+def placed(error: Mapping[str, Any]) -> str:
+    """Return one problem of a refusal after its place."""
     place = error.get("pointer") or error.get("parameter")
     if error.get("line") is not None:
         place = f"line {error['line']}"

@@ -18,7 +18,6 @@ import msgspec
 
 from warren.client.answers import (
     ApiError,
-    Applied,
     Job,
     LogPart,
     Node,
@@ -33,9 +32,11 @@ from warren.resources import alarms as alarm_operations
 from warren.resources import backfills as backfill_operations
 from warren.resources import calendars as calendar_operations
 from warren.resources import cluster as cluster_operations
+from warren.resources import job_files as job_file_operations
 from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
 from warren.resources import reports as report_operations
+from warren.resources.job_files import Applied, JobFileText, ValuesGiven
 from warren.resources.operation import KEY_HEADER, Operation
 from warren.resources.queue import list_queue
 
@@ -54,12 +55,12 @@ RunId: TypeAlias = int | Run
 Instant: TypeAlias = datetime | str
 #: A span, or a text such as `90s`, `5m`, `2d12h`.
 Span: TypeAlias = timedelta | str
-#: A job file in YAML.
-JobFileText: TypeAlias = str | bytes
+#: A job file in YAML, a path of one or of a folder, or one with its name.
+GivenFile: TypeAlias = str | bytes | Path | JobFileText
 #: How many seconds one request waits for an end; the API allows 60.
 WAIT_SECONDS = 30
-#: How many seconds longer than usual a job file may take: 70,000 jobs are one transaction.
-_APPLY_SECONDS = 300
+#: How many seconds longer than usual what is heavy may take: 70,000 jobs are one transaction.
+_HEAVY_SECONDS = 300
 WAIT = {"Prefer": f"wait={WAIT_SECONDS}"}
 
 
@@ -100,7 +101,11 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
         asked = {} if endpoint.body else _query(fields)
         query = f"?{urlencode(asked)}" if asked else ""
         response = yield Request(
-            method=endpoint.method, path=path + rest + query, body=body, headers=headers
+            method=endpoint.method,
+            path=path + rest + query,
+            body=body,
+            headers=headers,
+            wait_seconds=_HEAVY_SECONDS if endpoint.is_heavy else 0,
         )
         return cast(T, endpoint.answer and value_of(response, endpoint.answer))
 
@@ -145,6 +150,8 @@ resume_backfill = call_of(backfill_operations.resume_backfill)
 cancel_backfill = call_of(backfill_operations.cancel_backfill)
 calendars = call_of(calendar_operations.list_calendars)
 calendar = call_of(calendar_operations.show_calendar)
+check_job_files = call_of(job_file_operations.check_job_files)
+export_job_file = call_of(job_file_operations.export_job_file)
 find_job = call_of(job_operations.find_job)
 start_job = call_of(job_operations.start_job)
 stop_job = call_of(job_operations.stop_job)
@@ -551,9 +558,9 @@ def resume(app: str | None = None) -> Exchange[bool]:
 
 
 def apply(
-    job_file: JobFileText | Mapping[str, Any] | Path | Sequence[JobFileText | Path],
+    job_file: GivenFile | Mapping[str, Any] | Sequence[GivenFile],
     *,
-    values: Mapping[str, str] | None = None,
+    values: Mapping[str, str] | ValuesGiven | None = None,
     dry_run: bool = False,
     prune: bool = False,
     take_over: bool = False,
@@ -587,14 +594,14 @@ def apply(
         path=f"/apply?{query}" if query else "/apply",
         body=data,
         headers={"Content-Type": media},
-        wait_seconds=_APPLY_SECONDS,
+        wait_seconds=_HEAVY_SECONDS,
     )
     return value_of(response, Applied)
 
 
 def _job_file_body(
-    job_file: JobFileText | Mapping[str, Any] | Path | Sequence[JobFileText | Path],
-    values: Mapping[str, str],
+    job_file: GivenFile | Mapping[str, Any] | Sequence[GivenFile],
+    values: Mapping[str, str] | ValuesGiven,
 ) -> tuple[bytes, str]:
     """Return the body of a request to apply job files, and its type."""
     if isinstance(job_file, Mapping):
@@ -603,23 +610,24 @@ def _job_file_body(
         return msgspec.json.encode(job_file), "application/json"
     if isinstance(job_file, str | bytes) and not values:
         return job_file.encode() if isinstance(job_file, str) else job_file, "application/yaml"
-    given = [job_file] if isinstance(job_file, str | bytes | Path) else job_file
-    body = {"files": list(_named_texts(given)), "values": values}
+    given = [job_file] if isinstance(job_file, str | bytes | Path | JobFileText) else job_file
+    body: dict[str, Any] = {"files": list(_named(given))}
+    body["given" if isinstance(values, ValuesGiven) else "values"] = values
     return msgspec.json.encode(body), "application/json"
 
 
-def _named_texts(given: Sequence[JobFileText | Path]) -> Iterator[dict[str, str]]:
+def _named(given: Iterable[GivenFile]) -> Iterator[JobFileText]:
     from warren.jobfile.sources import decoded, read_sources  # noqa: PLC0415 - few programs need it
 
     for number, source in enumerate(given, 1):
-        if isinstance(source, Path):
-            yield from ({"name": file.name, "text": file.text} for file in read_sources([source]))
+        if isinstance(source, JobFileText):
+            yield source
+        elif isinstance(source, Path):
+            yield from read_sources([source])
         else:
             name = f"job file {number}"
-            yield {
-                "name": name,
-                "text": source if isinstance(source, str) else decoded(source, name),
-            }
+            text = source if isinstance(source, str) else decoded(source, name)
+            yield JobFileText(name, text)
 
 
 def read(path: str) -> Exchange[Any]:

@@ -3,9 +3,11 @@
 So a command does the same, and prints the same, whether an API or this process carries it out.
 """
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 from warren import __version__
 from warren.admin_web.api.application import InProcess
@@ -14,14 +16,19 @@ from warren.client.clients import Client
 from warren.client.exchange import Request, Response
 from warren.database_access import now_ms, open_database
 from warren.jobfile.export import job_file
-from warren.jobfile.uploads import read_upload
+from warren.jobfile.uploads import check_upload, read_upload
 from warren.local_client import operator
+from warren.resources.job_files import check_job_files
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.settings.settings import Settings
+from warren.sql.dialects.url_forms import file_url
+from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
+#: What is about files alone.
+_WITHOUT_DATABASE = {check_job_files.endpoint.rule}
 #: Seconds between two looks at a run that is waited for.
 POLL_SECONDS = 0.1
 
@@ -54,7 +61,10 @@ class _Databases:
 
     def send(self, request: Request) -> Response:
         """Answer a request; raises what is wrong with the database."""
-        api = self._api(for_writing=request.method != "GET")
+        if request.path in _WITHOUT_DATABASE:
+            api = self._without_database()
+        else:
+            api = self._api(for_writing=request.method != "GET")
         status, headers, body = api.answer(
             request.method, request.path, request.headers, request.body
         )
@@ -67,21 +77,34 @@ class _Databases:
         if True in self._opened:  # what may be written may be read
             return self._opened[True]
         if for_writing not in self._opened:
-            settings = self._settings
-            opened = open_database(settings, for_writing=for_writing)
+            opened = open_database(self._settings, for_writing=for_writing)
             database = self._held.enter_context(opened)
-            services = ApiServices(
-                database=database,
+            zone = self._settings.timezone
+            self._opened[for_writing] = self._on(
+                database,
                 now_ms=lambda: now_ms(database),
-                cluster_zone=lambda: database.read(
-                    lambda session: cluster_zone(session, settings.timezone)
-                ),
-                is_broker_up=lambda: False,
-                added_routes=route_names(),
-                run_ids=RunIds(database),
-                job_files=JobFiles(read=read_upload, write=job_file),
-                errands=Errands(scopes={}, do=lambda _line: None),
-                version=__version__,
+                zone=lambda: database.read(lambda session: cluster_zone(session, zone)),
             )
-            self._opened[for_writing] = InProcess(services, self._caller)
         return self._opened[for_writing]
+
+    def _without_database(self) -> InProcess:
+        database = Database(file_url(Path(os.devnull)))  # it is never opened
+        self._held.callback(database.close)
+        zone = self._settings.timezone
+        return self._on(database, now_ms=lambda: time.time_ns() // 1_000_000, zone=lambda: zone)
+
+    def _on(
+        self, database: Database, *, now_ms: Callable[[], int], zone: Callable[[], str]
+    ) -> InProcess:
+        services = ApiServices(
+            database=database,
+            now_ms=now_ms,
+            cluster_zone=zone,
+            is_broker_up=lambda: False,
+            added_routes=route_names(),
+            run_ids=RunIds(database),
+            job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
+            errands=Errands(scopes={}, do=lambda _line: None),
+            version=__version__,
+        )
+        return InProcess(services, self._caller)

@@ -1,6 +1,7 @@
 """`warren jobs …` and `warren apps …`: job files, single jobs, and apps."""
 
 import json
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -22,11 +23,14 @@ from warren.command_options import (
 )
 from warren.connect import connect
 from warren.errands.sending import open_sender, send
+from warren.errors import JobFileError
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
 from warren.resources.instant import iso, to_builtins
+from warren.resources.job_files import JOB_FILE_BYTES, ValuesGiven
 from warren.resources.jobs import NextTime, OldRuleJob
 from warren.settings.settings import Settings, with_api
+from warren.terminal.changes import print_applied
 from warren.terminal.output import (
     print_json,
     print_line,
@@ -100,6 +104,7 @@ def apply(
     dry_run: bool,
     exit_code: bool,
     url: str | None,
+    as_json: bool,
     **how: Any,
 ) -> int:
     """Make the jobs match the FILEs, or what MODULE declares. Repeating it changes nothing.
@@ -114,20 +119,20 @@ def apply(
     if module is not None and files:
         raise click.UsageError("expected a job FILE or --from MODULE, got both")
     if module is None:
-        origin: dict[str, Any] = {"files": read_sources(files)}
+        origin: dict[str, Any] = {"job_file": read_sources(files)}
     else:
         declared = _declared(module, app)
-        origin = {"files": [declared.job_file()], "module": declared.source, "app": declared.app}
-    with open_sender(settings if url is None else with_api(settings, url)) as sender:
-        output = sender.send(
-            "jobs.apply",
-            values=read_values(value_paths, values),
-            dry_run=dry_run or exit_code,
-            **origin,
-            **how,
-        )
-    print_output(output)
-    return DIFFERS if exit_code and output.facts["changes"] else 0
+        origin = {"job_file": [declared.job_file()], "module": declared.source, "app": declared.app}
+    given = _given(value_paths, values)
+    with connect(settings if url is None else with_api(settings, url)) as client:
+        applied = client.apply(values=given, dry_run=dry_run or exit_code, **origin, **how)
+    print_applied(applied, as_json=as_json)
+    return DIFFERS if exit_code and applied.changes else 0
+
+
+def _given(paths: Sequence[Path], texts: Sequence[str]) -> ValuesGiven:
+    given = read_values(paths, texts)
+    return ValuesGiven(files=given.files, texts=given.texts)
 
 
 def _declared(module: str, app: str | None) -> DeclaredJobs:
@@ -168,7 +173,7 @@ def check(
     value_paths: tuple[Path, ...],
     values: tuple[str, ...],
     sources: tuple[str, ...],
-) -> int:
+) -> None:
     """Check FILEs and what MODULE declares as if they were applied, without a database."""
     if not (files or module):
         raise click.UsageError("expected job FILEs, or --from MODULE")
@@ -180,14 +185,18 @@ def check(
         schemas |= declared.handlers
     if sources:
         schemas |= declared_in(sources).handlers
-    return send(
-        settings,
-        "jobs.check",
-        files=checked,
-        values=read_values(value_paths, values),
-        handlers=list(schemas) if sources else None,
-        schemas={name: schema for name, schema in schemas.items() if schema} or None,
-    )
+    with connect(settings) as client:
+        found = client.check_job_files(
+            files=checked,
+            given=_given(value_paths, values),
+            handlers=list(schemas) if sources else None,
+            schemas={name: schema for name, schema in schemas.items() if schema} or None,
+        )
+    if found.problems:
+        raise JobFileError(found.problems)
+    for line in found.warnings:
+        warn(line)
+    print_line(f"{found.jobs} {'job' if found.jobs == 1 else 'jobs'}, no problems")
 
 
 @jobs.command(
@@ -201,17 +210,24 @@ def check(
 @click.option("--app", help="Only the jobs of this app; with --from: of jobs that name none.")
 @_from
 @takes_settings("database_url")
-def export(settings: Settings, names: tuple[str, ...], app: str | None, module: str | None) -> int:
+def export(settings: Settings, names: tuple[str, ...], app: str | None, module: str | None) -> None:
     """Print jobs as a job file. Applying it unchanged changes nothing.
 
     With --from, these are the jobs that MODULE declares, and no database is needed.
     """
-    if module is None:
-        return send(settings, "jobs.export", names=names, app=app)
-    if names:
-        raise click.UsageError("expected names or --from MODULE, got both")
-    _print_declared(_declared(module, app))
-    return 0
+    if module is not None:
+        if names:
+            raise click.UsageError("expected names or --from MODULE, got both")
+        _print_declared(_declared(module, app))
+        return
+    with connect(settings) as client:
+        asked = [job for _, job in _found(client, _in_app(names, app))]
+        file = client.export_job_file(app=app, jobs=asked)
+    sys.stdout.write(file.text)
+    for words in file.left_out:
+        warn(words)
+    if len(file.text.encode()) > JOB_FILE_BYTES:
+        warn(f"this is over the {JOB_FILE_BYTES} bytes of a job file; export each --app alone")
 
 
 def _print_declared(declared: DeclaredJobs) -> None:
@@ -333,8 +349,7 @@ def follow_rules(
     It first lists them, with the due times within a year that change. Without NAMEs, all jobs.
     """
     with connect(settings) as client:
-        asked = [f"{app}/{name}" if app and "/" not in name else name for name in names]
-        known = [str(client.find_job(name)) for name in asked]
+        known = [job for _, job in _found(client, _in_app(names, app))]
         old = client.follow_rules(jobs=known, app=app, dry_run=True).jobs
         _print_old_rules(old, as_json=as_json)
         if dry_run or not old:
@@ -414,6 +429,11 @@ def delete(settings: Settings, name: str) -> None:
 def _found(client: Client, names: Sequence[str]) -> list[tuple[str, str]]:
     """Return jobs as they were named, and as APP/NAME; nothing is done if one does not exist."""
     return [(name, str(client.find_job(name))) for name in names]
+
+
+def _in_app(names: Sequence[str], app: str | None) -> list[str]:
+    """Return names of jobs, which are of this app if they name none."""
+    return [f"{app}/{name}" if app and "/" not in name else name for name in names]
 
 
 def _also(cancelled: int) -> str:

@@ -5,11 +5,9 @@ checked before anything is created, and applied once executors run.
 """
 
 import time
-from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy.orm import Session
 
@@ -27,7 +25,8 @@ from warren.scheduler.commands.job_files.preview import Change
 from warren.scheduler.jobs.places import BY_FILE, Origin, module_of
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.problems import Refused
-from warren.scheduler.views.job_warnings import file_warnings, warning_lines
+from warren.scheduler.views.job_file_view import applied_view
+from warren.scheduler.views.job_warnings import file_warnings
 from warren.settings.settings import Settings
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
@@ -35,17 +34,9 @@ from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.jobs import job_rows
 from warren.sql.registry import apps
-from warren.terminal.output import Line, Output, Part, Record, Warned, print_output, visible
+from warren.terminal.changes import print_applied
+from warren.terminal.output import visible
 
-_PAST = {
-    ChangeAction.CREATE: "created",
-    ChangeAction.UPDATE: "updated",
-    ChangeAction.START: "started",
-    ChangeAction.STOP: "stopped",
-    ChangeAction.DELETE: "deleted",
-}
-#: The signs of changes that are not edits.
-_SIGNS = {ChangeAction.CREATE: "+", ChangeAction.DELETE: "-"}
 #: The app if neither the job file nor the handlers nor the database have one.
 DEFAULT_APP = "default"
 #: A job that moves from code to a file, or back, moves at the next start.
@@ -88,15 +79,6 @@ def apply(
         raise file.refused(refused.problems) from refused
 
 
-def change_line(change: Change, *, dry_run: bool) -> str:
-    """Return a change in words, as done or as planned."""
-    verb = f"would {change.action}" if dry_run else _PAST[change.action]
-    details = f"  ({', '.join(change.details)})" if change.details else ""
-    if change.action is ChangeAction.CREATE:
-        details = "".join(f", {words}" for words in change.details)
-    return visible(f"{verb} {change.what} {change.name}{details}")
-
-
 def warnings_about(
     database: Database, file: JobFile, changes: Sequence[Change]
 ) -> list[tuple[str, str]]:
@@ -105,54 +87,6 @@ def warnings_about(
     return database.read(
         lambda session: file_warnings(session, file.specs, changed, database_now_ms(session))
     )
-
-
-def changed_of(changes: Sequence[Change]) -> list[Change]:
-    return [change for change in changes if change.action is not ChangeAction.UNCHANGED]
-
-
-def change_parts(
-    changes: Sequence[Change],
-    warnings: Sequence[tuple[str, str]],
-    *,
-    dry_run: bool = False,
-    as_json: bool = False,
-) -> list[Part]:
-    """Return what is printed of each change, and how many there are; then of the warnings."""
-    about = defaultdict[str, list[str]](list)
-    for job, words in warnings:
-        about[job].append(words)
-    changed = changed_of(changes)
-    if as_json:
-        parts: list[Part] = [Record(_change_json(change, about)) for change in changed]
-    else:
-        parts = [line for change in changed for line in change_lines(change, dry_run=dry_run)]
-        parts.append(Line(f"{len(changed)} changed, {len(changes) - len(changed)} unchanged"))
-    return [*parts, *map(Warned, warning_lines(warnings))]
-
-
-def _change_json(change: Change, about: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    return {
-        "action": change.action.value,
-        "what": change.what,
-        "name": change.name,
-        "details": list(change.details),
-        "diff": list(change.diff),
-        "cancelled": change.cancelled,
-        "warnings": list(about.get(change.name, ())) if change.what == "job" else [],
-    }
-
-
-def change_lines(change: Change, *, dry_run: bool) -> Iterator[Line]:
-    """Give the lines of a change with its sign, and of the differences below it."""
-    sign = _SIGNS.get(change.action, "~")
-    below = () if change.action is ChangeAction.CREATE else change.details
-    head = change_line(replace(change, details=change.details[len(below) :]), dry_run=dry_run)
-    yield Line(f"{sign} {head}", sign)
-    for words in below:
-        yield Line(f"    {words}")
-    for line in change.diff:
-        yield Line(f"      {line}", line[:1])
 
 
 class UpJobs:
@@ -246,8 +180,8 @@ class UpJobs:
             for file, _origin in self._parts
             for warning in warnings_about(database, file, self._changes)
         ]
-        over = [Warned(line) for file, _origin in self._parts for line in file.over_lines()]
-        print_output(Output(parts=[*over, *change_parts(self._changes, warnings)]))
+        over = [line for file, _origin in self._parts for line in file.over_lines()]
+        print_applied(applied_view(self._changes, warnings, over=over))
 
     def _refuse_both(self, in_code: JobFile) -> None:
         """Raise JobFileError if the job file has jobs that are declared in code too."""

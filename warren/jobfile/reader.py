@@ -37,11 +37,11 @@ from warren.jobfile.yaml_reader import (
     tree_of,
     whole_number,
 )
+from warren.resources.job_files import JOB_FILE_BYTES, JobFileText
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
-from warren.scheduler.jobs.places import JOB_FILE_BYTES
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec
@@ -137,7 +137,7 @@ class Values:
             raise InvalidEntry(line_of(node), words)
         return written
 
-    def _read(self, source: Source) -> None:
+    def _read(self, source: JobFileText) -> None:
         if not source.text.strip():
             return
         for entry in entries(tree_of(source.text, source.name), "a file of values"):
@@ -380,7 +380,11 @@ class JobFile:
         known = {app.name for app in self.apps} | set(existing)
         _raise(
             [
-                InvalidEntry(line, f"unknown app {name!r}{did_you_mean(name, known) or hint}")
+                InvalidEntry(
+                    line,
+                    f"unknown app {name!r}{did_you_mean(name, known) or hint}",
+                    Code.UNKNOWN_APP.name.lower(),
+                )
                 for name, line in self.app_lines.items()
                 if name not in known
             ],
@@ -398,10 +402,11 @@ class JobFile:
     def refused(self, problems: Iterable[Problem]) -> JobFileError:
         """Return the error for refused fields, such as `jobs/0/children`, with their lines."""
         return JobFileError(
-            [f"{self.at(self._line_of(problem))}: {problem}" for problem in problems]
+            [f"{self.at(self.line_of(problem))}: {problem}" for problem in problems]
         )
 
-    def _line_of(self, problem: Problem) -> Line:
+    def line_of(self, problem: Problem) -> Line:
+        """Return the line of a field such as `jobs/0/children`."""
         what, number, field = [*problem.field.split("/"), ""][:3]
         lines = (self.limit_lines if what == "limits" else self.job_lines)[int(number)]
         return lines.get(field, lines["name"])

@@ -10,10 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-import msgspec
-
 from warren.errors import InvalidEntry, JobFileError, Line
-from warren.scheduler.jobs.places import JOB_FILE_BYTES
+from warren.resources.job_files import JOB_FILE_BYTES, JobFileText, ValuesGiven
 
 _STANDARD_INPUT = "-"
 _SUFFIXES = (".yaml", ".yml")
@@ -22,15 +20,8 @@ VALUE_NAME = r"[A-Za-z_][A-Za-z0-9_]{0,63}"
 _PLACE = re.compile(rf"\$\{{({VALUE_NAME})\}}")
 
 
-class Source(msgspec.Struct, frozen=True):
-    """A file: its name in messages, and its text.
-
-    `places` are what its lines are called instead of NAME:LINE; empty = they are not.
-    """
-
-    name: str
-    text: str
-    places: Sequence[str] = ()
+class Source(JobFileText, frozen=True):
+    """A file: its name in messages, and its text."""
 
     def at(self, line: Line) -> str:
         """Return what one of its lines is called in messages."""
@@ -39,14 +30,9 @@ class Source(msgspec.Struct, frozen=True):
         return self.places[line - 1] if 0 < line <= len(self.places) else self.name
 
 
-class GivenValues(msgspec.Struct, frozen=True):
-    """Where the values of `${NAME}` come from: YAML files, and then texts like `NAME=VALUE`.
+class GivenValues(ValuesGiven, kw_only=True, frozen=True):
+    """The same, with what the texts are called in messages, `option`, and how to give a value."""
 
-    `option` is what the texts are called in messages, and `ways` how to give a value.
-    """
-
-    files: Sequence[Source] = ()
-    texts: Sequence[str] = ()
     option: str = "--set"
     ways: str = "--values or --set {name}=…"
 

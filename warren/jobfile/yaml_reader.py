@@ -16,7 +16,7 @@ from warren.broker.durations import DURATION, seconds_of
 from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import SHORTCUTS, meant
-from warren.scheduler.jobs.places import JOB_FILE_BYTES
+from warren.resources.job_files import JOB_FILE_BYTES
 from warren.scheduler.problems import Problem
 
 #: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.

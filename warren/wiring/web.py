@@ -33,7 +33,7 @@ from warren.error_output import WRONG_USAGE, report_of
 from warren.errors import InvalidEntry, WarrenError
 from warren.jobfile.export import braces, job_file, scalar
 from warren.jobfile.grammar import line_at, plain
-from warren.jobfile.uploads import read_upload
+from warren.jobfile.uploads import check_upload, read_upload
 from warren.jobfile.yaml_reader import tree_of
 from warren.route_plugins import route_names
 from warren.scheduler.cron.wall_clock import load_zone
@@ -138,7 +138,7 @@ def make_api(parts: WebParts, port: int) -> Api:
         added_routes=route_names(),
         trusted_proxies=settings.trusted_proxies,
         run_ids=RunIds(parts.database),
-        job_files=JobFiles(read=read_upload, write=job_file),
+        job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
         errands=api_errands(),
         limits=ApiLimits(
             requests=rate,

@@ -1,21 +1,32 @@
 """Applies and exports whole job files, for programs without access to the database."""
 
 from collections.abc import Collection, Sequence
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.bodies import FieldErrors, refuse
-from warren.admin_web.api.endpoint import Call, Reply, endpoint
+from warren.admin_web.api.endpoint import Call, Reply, endpoint, serves
 from warren.admin_web.api.endpoints.apps import app_spec_of, asked_app_ids
 from warren.admin_web.api.endpoints.calendars import NamedCalendar, calendar_spec_of
+from warren.admin_web.api.endpoints.jobs import job_id_of
 from warren.admin_web.api.endpoints.limits import limit_spec_of, limit_value
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
-from warren.admin_web.services import ApiServices
+from warren.admin_web.services import ApiServices, ReadJobFile
+from warren.resources import job_files as operations
 from warren.resources.cluster import AppBody
+from warren.resources.job_files import (
+    JOB_FILE_BYTES,
+    Applied,
+    ApplyQuery,
+    Checked,
+    ExportedFile,
+    JobFileText,
+    ValuesGiven,
+)
 from warren.resources.limits import LimitBody
 from warren.resources.operation import JSON, YAML, Scope, Word
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
@@ -23,46 +34,23 @@ from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files.job_file import FileParts, stored_parts
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import job_spec
-from warren.scheduler.jobs.places import IN_FILE, JOB_FILE_BYTES, Origin, in_code
+from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
-from warren.scheduler.problems import Code, Problem, found
+from warren.scheduler.problems import Code, Problem, Refused, found
+from warren.scheduler.views.job_file_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.instants import moment
 from warren.sql.jobs import child_links, job_file_rows
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 
-#: What the body of a request is called in messages.
-_UPLOAD = "job file"
-
-
-class ApplyQuery(msgspec.Struct, kw_only=True):
-    """How to apply: only show what would change; delete what the file does not have.
-
-    `module`: the jobs are declared in its handlers' code; then `prune` deletes those that it
-    declared before, in all apps, or only in those of the jobs and in `app`. `take_over`: jobs that
-    are declared elsewhere are declared here from now on; otherwise they are refused.
-    """
-
-    dry_run: bool = False
-    prune: bool = False
-    take_over: bool = False
-    module: Word | None = None
-    app: Word | None = None
-
-
-class JobFileText(msgspec.Struct, kw_only=True):
-    """A job file in YAML, and its name in messages."""
-
-    name: Annotated[str, msgspec.Meta(min_length=1, max_length=255)]
-    text: str
-
 
 class JobFileBody(msgspec.Struct, kw_only=True):
     """A job file; or several `files`, of which later ones win field by field.
 
-    `values` are those of `${NAME}` in the files. `left_out`, of an export, is ignored.
+    `values` are those of `${NAME}` in the files; `given` are they as a command line was given them.
+    `left_out`, of an export, is ignored.
     """
 
     apps: list[AppBody] = []
@@ -72,36 +60,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
     left_out: list[str] = []
     files: list[JobFileText] = []
     values: dict[str, str] = {}
-
-
-class ChangeAnswer(msgspec.Struct, kw_only=True):
-    """A change of an app, a calendar, a limit or a job; unchanged ones are left out.
-
-    `cancelled` is how many planned runs it cancels; `details` say why.
-    """
-
-    action: ChangeAction
-    what: str
-    name: str
-    details: list[str]
-    diff: list[str]
-    cancelled: int
-
-
-class JobWarning(msgspec.Struct, kw_only=True):
-    """What may be wrong with a job, which is given as APP/NAME."""
-
-    job: str
-    message: str
-
-
-class Applied(msgspec.Struct, kw_only=True):
-    """What was changed, or would be; `warnings` include those about unchanged jobs."""
-
-    changes: list[ChangeAnswer]
-    warnings: list[JobWarning]
-    unchanged: int
-    dry_run: bool
+    given: ValuesGiven | None = None
 
 
 class ExportQuery(msgspec.Struct, kw_only=True):
@@ -131,54 +90,36 @@ class JobFileEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint(
-        "POST",
-        "/apply",
-        Scope.WRITE,
-        Applied,
-        query=ApplyQuery,
-        body=JobFileBody,
-        body_bytes=JOB_FILE_BYTES,
-        media=(JSON, YAML),
-        is_heavy=True,
-    )
+    @serves(operations.apply_job_files, body=JobFileBody)
     def apply(self, call: Call) -> Applied:
-        """Make apps, calendars, limits and jobs match a job file, or several, all or nothing."""
-        parts = self._parts(call)
-        apps, specs = parts.apps, parts.specs
-        self._refuse_foreign(call, apps, specs)
-        query = call.query
-        changes = self._services.commands(call.actor).job_files.apply(
-            apps,
-            specs,
-            limits=parts.limits,
-            dry_run=query.dry_run,
-            prune=query.prune,
-            origin=_origin(query),
-            calendars=parts.calendars,
-        )
-        shown = [
-            ChangeAnswer(
-                action=change.action,
-                what=change.what,
-                name=change.name,
-                details=list(change.details),
-                diff=list(change.diff),
-                cancelled=change.cancelled,
+        query, file = call.query, self._file(call)
+        parts = file.parts
+        hint = "; first: warren apps add NAME" if query.module else "; name it under 'apps'"
+        database = self._services.database
+        known = database.read(lambda session: ids_by_name(session, call.actor.app_ids))
+        file.check_apps(known, hint)
+        try:
+            changes = self._services.commands(call.actor).job_files.apply(
+                parts.apps,
+                parts.specs,
+                limits=parts.limits,
+                dry_run=query.dry_run,
+                prune=query.prune,
+                origin=_origin(query),
+                calendars=parts.calendars,
             )
-            for change in changes
-            if change.action is not ChangeAction.UNCHANGED
-        ]
-        now_ms, changed = self._services.now_ms(), {change.name for change in shown}
-        warnings = self._services.database.read(
-            lambda session: file_warnings(session, specs, changed, now_ms)
+        except Refused as refused:
+            raise file.refused(refused) from refused
+        now_ms = self._services.now_ms()
+        changed = {each.name for each in changes if each.action is not ChangeAction.UNCHANGED}
+        warnings = database.read(
+            lambda session: file_warnings(session, parts.specs, changed, now_ms)
         )
-        return Applied(
-            changes=shown,
-            warnings=[JobWarning(job=job, message=words) for job, words in warnings],
-            unchanged=len(changes) - len(shown),
-            dry_run=query.dry_run,
-        )
+        return applied_view(changes, warnings, dry_run=query.dry_run, over=file.over)
+
+    @serves(operations.check_job_files)
+    def check(self, call: Call) -> Checked:
+        return self._services.job_files.check(call.body, self._services.timezone)
 
     @endpoint(
         "GET",
@@ -195,14 +136,7 @@ class JobFileEndpoints:
         Apps, with their webhooks, and the limits and calendars that the jobs name are included if
         the token may change them.
         """
-        app_ids = asked_app_ids(self._services, call, call.query.app)
-        stored, past = self._services.database.read(
-            lambda session: self._read(session, call, app_ids)
-        )
-        specs, left_out = rules.sound_specs(
-            stored.specs, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
-        )
-        left_out += past
+        stored, specs, left_out = self._exported(call, call.query.app)
         if request.accept_mimetypes.best_match([JSON, YAML, "text/yaml"]) not in (JSON, None):
             remarks = [f"# {line}" for line in left_out]
             file = self._services.job_files.write(
@@ -220,10 +154,38 @@ class JobFileEndpoints:
             )
         )
 
+    @serves(operations.export_job_file)
+    def export_text(self, call: Call) -> ExportedFile:
+        stored, specs, left_out = self._exported(call, call.body.app, call.body.jobs)
+        file = self._services.job_files.write(stored.apps, specs, stored.limits, stored.calendars)
+        return ExportedFile(text="".join(f"{line}\n" for line in file), left_out=left_out)
+
+    def _exported(
+        self, call: Call, app: str | None, jobs: Sequence[str] = ()
+    ) -> tuple[FileParts, Sequence[JobSpec], list[str]]:
+        """Return what to export, the jobs that a job file can express, and what is left out."""
+        app_ids = asked_app_ids(self._services, call, app)
+        job_ids: Collection[int] | None = call.actor.job_ids
+        if jobs:
+            job_ids = {job_id_of(self._services, call, *job.split("/", 1)) for job in jobs}
+        stored, past = self._services.database.read(
+            lambda session: self._read(session, call, app_ids, job_ids, are_named=bool(jobs))
+        )
+        specs, left_out = rules.sound_specs(
+            stored.specs, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
+        )
+        return stored, specs, left_out + past
+
     def _read(
-        self, session: Session, call: Call, app_ids: Collection[int] | None
+        self,
+        session: Session,
+        call: Call,
+        app_ids: Collection[int] | None,
+        job_ids: Collection[int] | None,
+        *,
+        are_named: bool,
     ) -> tuple[FileParts, list[str]]:
-        rows = job_file_rows.visible_jobs(session, app_ids, call.actor.job_ids)
+        rows = job_file_rows.visible_jobs(session, app_ids, job_ids)
         children = child_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
         names = job_search.names(session, every, call.actor.app_ids)
@@ -236,21 +198,30 @@ class JobFileEndpoints:
         # Apps contain secrets, and applying the others without the scope would be refused.
         if not call.may(Scope.ADMIN):
             return FileParts(specs=specs), []
+        if are_named:
+            app_ids = {job.app_id for job, _ in rows}
         apps, today = job_file_rows.apps(session, app_ids), moment(self._services.now_ms()).date()
         return stored_parts(session, apps, specs, today)
 
-    def _parts(self, call: Call) -> FileParts:
+    def _file(self, call: Call) -> ReadJobFile:
         body: JobFileBody | None = call.body
         if body is None:
-            return self._services.job_files.read([(_UPLOAD, call.raw)], {})
+            if len(call.raw) > JOB_FILE_BYTES:
+                raise Refusal(413, f"expected a body of up to {JOB_FILE_BYTES} bytes")
+            return self._services.job_files.read(call.raw, {})
         if not (body.files or body.values):
-            return self._json(body)
+            parts = self._json(body)
+            return ReadJobFile(
+                parts=parts,
+                check_apps=lambda known, _hint: _check_apps(parts, known),
+                refused=lambda refused: refused,
+            )
         if body.apps or body.calendars or body.limits or body.jobs:
             raise at_pointer(
                 "/files", "expected either files or apps, calendars, limits and jobs, got: both"
             )
-        files = [(file.name, file.text.encode(errors="replace")) for file in body.files]
-        return self._services.job_files.read(files, body.values)
+        values = body.values if body.given is None else body.given
+        return self._services.job_files.read(body.files, values)
 
     def _json(self, body: JobFileBody) -> FileParts:
         wrong = FieldErrors()
@@ -282,21 +253,17 @@ class JobFileEndpoints:
         ]
         return FileParts(apps, calendars, limits, specs)
 
-    def _refuse_foreign(
-        self, call: Call, apps: Sequence[AppSpec], specs: Sequence[JobSpec]
-    ) -> None:
-        """Refuse jobs of apps that are neither visible to this token nor in the file."""
-        known = self._services.database.read(
-            lambda session: set(ids_by_name(session, call.actor.app_ids))
-        )
-        known |= {app.name for app in apps}
-        errors = [
-            error_detail(Problem(Code.UNKNOWN_APP, "app", got=spec.app[:100]), f"/jobs/{number}")
-            for number, spec in enumerate(specs)
-            if spec.app not in known
-        ]
-        if errors:
-            raise Refusal(422, "the job file is invalid", errors=errors)
+
+def _check_apps(parts: FileParts, known: Collection[str]) -> None:
+    """Refuse jobs of apps that are neither visible to this token nor in the file."""
+    names = {*known, *(app.name for app in parts.apps)}
+    errors = [
+        error_detail(Problem(Code.UNKNOWN_APP, "app", got=spec.app[:100]), f"/jobs/{number}")
+        for number, spec in enumerate(parts.specs)
+        if spec.app not in names
+    ]
+    if errors:
+        raise Refusal(422, "the job file is invalid", errors=errors)
 
 
 def _origin(query: ApplyQuery) -> Origin:

@@ -12,8 +12,8 @@ from warren.admin_web.api.endpoint import Call, endpoint
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.api.run_answers import idempotent
 from warren.admin_web.services import ApiServices, CommandLine
+from warren.resources.job_files import JOB_FILE_BYTES
 from warren.resources.operation import KEY_HEADER, Scope
-from warren.scheduler.jobs.places import JOB_FILE_BYTES
 
 #: Bytes of a body at most: job files and values, and what JSON adds to them.
 _BODY_BYTES = 2 * JOB_FILE_BYTES + 2_000_000

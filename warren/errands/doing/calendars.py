@@ -1,7 +1,6 @@
 """Calendars: what they say, and new versions of them."""
 
 from warren.errands.desk import Desk
-from warren.jobfile.apply import change_parts, changed_of
 from warren.jobfile.reader import read_job_files
 from warren.jobfile.sources import Source
 from warren.route_plugins import route_names
@@ -9,6 +8,8 @@ from warren.scheduler.commands.job_files.preview import (
     foresee_calendars,
     store_calendars,
 )
+from warren.scheduler.views.job_file_view import applied_view
+from warren.terminal.changes import change_json, change_lines
 
 
 def apply_calendars(
@@ -25,5 +26,13 @@ def apply_calendars(
         if change.not_taken and not change.number:  # of one that changes, its change says so
             desk.warn(f"calendar {change.name}: {change.not_taken}")
     changes = foreseen.changes if dry_run else store_calendars(desk.context, foreseen)
-    desk.output.parts += change_parts(changes, [], dry_run=dry_run, as_json=as_json)
-    desk.output.facts["changes"] = len(changed_of(changes))
+    applied = applied_view(changes, dry_run=dry_run)
+    for each in applied.changes:
+        if as_json:
+            desk.record(change_json(each, {}))
+        else:
+            for text, sign in change_lines(each, dry_run=dry_run):
+                desk.line(text, sign)
+    if not as_json:
+        desk.line(f"{len(applied.changes)} changed, {applied.unchanged} unchanged")
+    desk.output.facts["changes"] = len(applied.changes)

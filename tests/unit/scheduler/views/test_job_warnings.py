@@ -10,7 +10,6 @@ from warren.scheduler.views.job_warnings import (
     HandlerCheck,
     OnlineExecutor,
     job_warnings,
-    warning_lines,
 )
 from warren.sql.engine import Database
 
@@ -41,12 +40,6 @@ def test_very_many_mistyped_names_are_all_told_but_not_all_compared() -> None:
         f"no online executor has 'handlr-{number}'" for number in range(4)
     ]
     assert ["did you mean" in words for words in told] == [True, True, False, False]
-
-
-def test_jobs_of_one_warning_share_a_line() -> None:
-    pairs = [("a/x", "odd"), ("a/y", "odd"), ("a/x", "other"), ("a/z", "odd")]
-
-    assert warning_lines(pairs) == ["job 'a/x' and 2 more: odd", "job 'a/x': other"]
 
 
 def test_an_expectation_that_needs_a_history_says_when_it_begins_to_be_watched(
