@@ -1,21 +1,20 @@
-"""One scheduler: starts and stops a thread for each of its roles.
+"""One scheduler: starts and stops the threads of its roles.
 
 Stopping lets each role finish its round, then records what the broker has confirmed, then leaves
 the registry, so that others take over what was routed but not confirmed.
 """
 
 import time
+from collections.abc import Callable
 
 import structlog
 
-from warren.scheduler.completion.run_spans import ROUND_SECONDS as SPANS_SECONDS
+from warren.scheduler.dispatch.peeks import SWEEP_MS
 from warren.scheduler.dispatch.planner import BEGIN_MS
-from warren.scheduler.membership import load_recorder
-from warren.scheduler.metrics.recorder import FLUSH_SECONDS
-from warren.scheduler.retention import clearing, reporter
 from warren.scheduler.roles import Roles
 from warren.scheduler.rounds import pending_work
-from warren.scheduler.watch import heartbeat, watcher
+from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.scheduler.watch import heartbeat
 from warren.scheduler.watch.heartbeat import HeartbeatCaller
 from warren.sql.clock import SAMPLE_SECONDS
 
@@ -72,7 +71,7 @@ class SchedulerNode:
 
     def _leave(self) -> None:
         """Record the last confirms and leave the registry, if possible; neither is essential."""
-        if self._self_health.failing:
+        if "self health" in self._loops.failing:
             return  # the database is unavailable, and others notice our silence after 1.5 s
         try:
             if self._confirming.join(0):
@@ -89,18 +88,23 @@ class SchedulerNode:
     def _add_loops(self) -> None:
         roles, loops = self.roles, self._loops
         loops.add("clock", lambda _now: roles.clock.run_round(), longest_seconds=SAMPLE_SECONDS)
-        self._self_health = loops.add("self health", roles.self_health.run_round)
-        loops.add_waiting("registrar", roles.registrar.run_round, roles.registrar.awake)
+        loops.add("self health", roles.self_health.run_round)
+        loops.add("registrar", roles.registrar.run_round, longest_seconds=NAP_SECONDS)
         loops.add("presence", roles.presence.run_round, on_stop=roles.presence.wake)
         loops.add("pending work", roles.work.run_round)
         loops.add_resting("planner", roles.planner.run_round, pending_work.planner(BEGIN_MS))
         loops.add("missed runs", roles.missed_runs.run_round)
-        loops.add_waiting("dispatcher", roles.dispatching, roles.dispatching.awake)
-        confirmations, callbacks = roles.confirmations, roles.callbacks
-        self._confirming = loops.add_waiting(
-            "confirmations", confirmations.run_round, confirmations.awake
+        loops.add_resting(
+            "dispatcher",
+            roles.dispatcher.run_round,
+            pending_work.dispatcher,
+            rest=roles.dispatcher.rest,
+            rest_seconds=SWEEP_MS / 1000,
         )
-        loops.add("callbacks", callbacks.run_round, on_stop=callbacks.wake)
+        self._confirming = loops.add(
+            "confirmations", roles.confirmations.run_round, longest_seconds=NAP_SECONDS
+        )
+        loops.add("callbacks", roles.callbacks.run_round, on_stop=roles.callbacks.wake)
         loops.add_resting("rescuer", roles.rescuer.run_round, pending_work.rescuer)
         for name, run_round in (
             ("reaper", roles.reaper.run_round),
@@ -109,21 +113,31 @@ class SchedulerNode:
             loops.add_resting(
                 name, run_round, pending_work.settlers, longest_seconds=SETTLE_SECONDS
             )
-        loops.add_waiting("backfills", roles.refilling, roles.refilling.awake)
+        loops.add_resting("backfills", roles.refill.run_round, pending_work.backfills)
         loops.add_resting("killer", roles.killer.run_round, pending_work.killer)
         loops.add_resting("flow keeper", roles.flow_keeper.run_round, pending_work.flow_keeper)
         loops.add_resting("drainer", roles.drainer.run_round, pending_work.drainer)
-        loops.add("reporter", roles.reporter.run_round, longest_seconds=reporter.POLL_SECONDS)
-        loops.add(
-            "load recorder",
-            roles.load_recorder.run_round,
-            longest_seconds=load_recorder.POLL_SECONDS,
+        records: dict[str, Callable[[int], float]] = {
+            "load recorder": roles.load_recorder.run_round,
+            "metrics": roles.metrics_recorder.run_round,
+        }
+        if roles.run_spans is not None:
+            records["run spans"] = roles.run_spans.run_round
+        loops.add_periodic("records", records)
+        loops.add_periodic(
+            "retention",
+            {"reporter": roles.reporter.run_round, "cleaner": roles.cleaner.run_round},
         )
-        loops.add("metrics", roles.metrics_recorder.run_round, longest_seconds=FLUSH_SECONDS)
-        loops.add("cleaner", roles.cleaner.run_round, longest_seconds=clearing.POLL_SECONDS)
+        loops.add_periodic(
+            "watches",
+            {
+                "watcher": roles.watcher.run_round,
+                "absence watch": roles.absence_watch.run_round,
+                "health watch": roles.health_watch.run_round,
+                "calendar watch": roles.calendar_watch.run_round,
+                "epoch watch": roles.epoch_watch.run_round,
+            },
+        )
         if url := roles.heartbeat_url:
             caller = HeartbeatCaller(url, is_alive=self._is_cluster_alive)
             loops.add("heartbeat url", caller.run_round, longest_seconds=heartbeat.POLL_SECONDS)
-        loops.add("watcher", roles.watcher.run_round, longest_seconds=watcher.ROUND_SECONDS)
-        if roles.run_spans is not None:
-            loops.add("run spans", roles.run_spans.run_round, longest_seconds=SPANS_SECONDS)

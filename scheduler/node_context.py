@@ -18,7 +18,7 @@ from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.metrics.run_counts import RunMetrics
-from warren.scheduler.rounds.loop import JobWatch, WakeUp
+from warren.scheduler.rounds.loop import WakeUps
 from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
@@ -151,13 +151,8 @@ class NodeContext:
         counters: counts events; they are logged when the scheduler stops.
         timeouts: how long to wait for others.
         limits: how much one claim may contain.
-        wake_dispatcher: set to end the dispatcher's wait early.
-        backfilled: wakes the role of backfills when a run of a job with one ends.
+        wakes: wakes other roles.
         metrics: counts ended runs for Prometheus.
-        has_old_runs: set when runs were planned that are due further back than the
-            dispatcher looks.
-        has_limits_room: set when a run released a limit.
-        limits_underused: set while much of a limit that runs wait for was found to be free.
 
     """
 
@@ -170,12 +165,8 @@ class NodeContext:
     counters: Counters
     timeouts: Timeouts
     limits: ClaimLimits
-    wake_dispatcher: WakeUp
-    backfilled: JobWatch = field(default_factory=JobWatch)
+    wakes: WakeUps
     metrics: RunMetrics = field(default_factory=RunMetrics)
-    has_old_runs: threading.Event = field(default_factory=threading.Event)
-    has_limits_room: threading.Event = field(default_factory=threading.Event)
-    limits_underused: threading.Event = field(default_factory=threading.Event)
 
     def now_ms(self) -> int:
         """Return the time of the database's clock in epoch milliseconds."""
@@ -189,15 +180,5 @@ class NodeContext:
         self.ids.reserve()
         written = self.database.write(unit)
         if has_planned(written):
-            self.wake_dispatcher.set()
+            self.wakes.wake("dispatcher")
         return written
-
-    def wake_for_limits(self) -> None:
-        """Have the dispatcher check at once whether limits have room for waiting runs."""
-        self.has_limits_room.set()
-        self.wake_dispatcher.set()
-
-    def wake_for_old_runs(self) -> None:
-        """Have the dispatcher look for long-overdue runs at once."""
-        self.has_old_runs.set()
-        self.wake_dispatcher.set()

@@ -15,6 +15,8 @@ import secrets
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
+from typing import Any
 
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
@@ -39,7 +41,6 @@ from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.dispatcher import Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
-from warren.scheduler.dispatch.peeks import SWEEP_MS
 from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.dispatch.workload import LIMIT, Workload
 from warren.scheduler.executor_commands import CommandSender
@@ -62,7 +63,7 @@ from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.clearing import Cleaner
 from warren.scheduler.retention.reporter import Reporter
 from warren.scheduler.rounds import pending_work
-from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, JobWatch, Loop, WakeUp
+from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, Role, WakeUps
 from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
 from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import Router, with_added
@@ -81,30 +82,37 @@ from warren.sql.schema import version
 
 
 class RoleLoops:
-    """A thread for each role that is added.
+    """The threads of the roles that are added.
 
     Args:
         now_ms: the clock whose time is passed to rounds.
         work: knows whether there is work for resting roles.
+        wakes: wakes roles.
 
     """
 
-    def __init__(self, now_ms: Callable[[], int], work: PendingWork) -> None:
+    def __init__(self, now_ms: Callable[[], int], work: PendingWork, wakes: WakeUps) -> None:
         self._now_ms = now_ms
         self._work = work
+        self._wakes = wakes
         self._loops: list[Loop] = []
+
+    @property
+    def roles(self) -> list[Role]:
+        """All roles, in the order in which they were added."""
+        return [role for loop in self._loops for role in loop.roles]
 
     @property
     def failing(self) -> list[str]:
         """The roles whose last round failed."""
-        return [loop.name for loop in self._loops if loop.failing]
+        return [role.name for role in self.roles if role.failing]
 
     def all_advance(self, names: Collection[str], within_seconds: float) -> bool:
         """Whether the last rounds of these roles succeeded, and not long ago."""
         since = time.monotonic() - within_seconds
-        loops = [loop for loop in self._loops if loop.name in names]
-        return len(loops) == len(names) and all(
-            not loop.failing and loop.succeeded_at >= since for loop in loops
+        roles = [role for role in self.roles if role.name in names]
+        return len(roles) == len(names) and all(
+            not role.failing and role.succeeded_at >= since for role in roles
         )
 
     def add(
@@ -113,26 +121,19 @@ class RoleLoops:
         run_round: Callable[[int], float],
         *,
         longest_seconds: float = LONGEST_SECONDS,
-        awake: WakeUp | None = None,
         on_stop: Callable[[], None] = lambda: None,
     ) -> Loop:
-        """Make the thread of a role.
+        """Make the thread of a role, which others can wake by its name.
 
         Args:
             name: for the thread and the log.
             run_round: one round, called with the time; returns the seconds until the next one.
             longest_seconds: the longest wait between two rounds.
-            awake: when set, asks for a round now; None = the loop makes its own.
             on_stop: ends a wait within a round.
 
         """
-        loop = Loop(
-            name,
-            lambda: run_round(self._now_ms()),
-            longest_seconds=longest_seconds,
-            awake=awake,
-            on_stop=on_stop,
-        )
+        role = self._role(name, run_round, longest_seconds)
+        loop = Loop(role, awake=self._wakes.of(name), on_stop=on_stop)
         self._loops.append(loop)
         return loop
 
@@ -143,14 +144,24 @@ class RoleLoops:
         wants: WakeCondition,
         *,
         longest_seconds: float = LONGEST_SECONDS,
+        **rest: Any,
     ) -> Loop:
-        """Make the thread of a role that rests while there is no work for it."""
-        role = self._work.resting(run_round, wants, longest_seconds=longest_seconds)
-        return self.add_waiting(name, role, role.awake)
+        """Make the thread of a role that rests while there is no work for it.
 
-    def add_waiting(self, name: str, run_round: Callable[[int], float], awake: WakeUp) -> Loop:
-        """Make the thread of a role that other roles wake when they have work for it."""
-        return self.add(name, run_round, longest_seconds=NAP_SECONDS, awake=awake)
+        What it does then is said as for `PendingWork.resting`.
+        """
+        role = self._work.resting(
+            run_round, wants, longest_seconds=longest_seconds, awake=self._wakes.of(name), **rest
+        )
+        return self.add(name, role, longest_seconds=NAP_SECONDS)
+
+    def add_periodic(self, thread: str, rounds: Mapping[str, Callable[[int], float]]) -> None:
+        """Make one thread for roles that nobody wakes and that may wait for each other."""
+        roles = [self._role(name, run_round, inf) for name, run_round in rounds.items()]
+        self._loops.append(Loop(*roles, name=thread))
+
+    def _role(self, name: str, run_round: Callable[[int], float], longest_seconds: float) -> Role:
+        return Role(name, lambda: run_round(self._now_ms()), longest_seconds=longest_seconds)
 
     def start(self) -> None:
         for loop in self._loops:
@@ -184,38 +195,24 @@ class AlarmRoles:
         policy: AlarmPolicy,
         *,
         database: Database,
-        roster: Roster,
         now_ms: Callable[[], int],
         cluster_id: str,
         work: PendingWork,
+        wakes: WakeUps,
         keys: ClusterKeys,
     ) -> None:
         self._policy = policy
         self._database = database
         self._now_ms = now_ms
+        self._wakes = wakes
         limiter = AlarmRateLimiter(
             database=database, per_hour=policy.per_hour, on_ready=self._wake_senders
         )
-        watch = AbsenceWatch(
-            database=database,
-            roster=roster,
-            absence_seconds=policy.absence_seconds,
-            defaults=policy.defaults,
-        )
-        health_issues = HealthIssueWatch(database=database, roster=roster, defaults=policy.defaults)
-        self.loops = RoleLoops(now_ms, work)
+        self.loops = RoleLoops(now_ms, work, wakes)
         self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
-        self.loops.add("absence watch", watch.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
-        self.loops.add(
-            "health watch", health_issues.run_round, longest_seconds=ALARM_LONGEST_SECONDS
-        )
-        calendars = CalendarWatch(database=database, defaults=policy.defaults)
-        self.loops.add("calendar watch", calendars.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
-        new_epochs = EpochWatch(database=database, roster=roster, defaults=policy.defaults)
-        self.loops.add("epoch watch", new_epochs.run_round, longest_seconds=ALARM_LONGEST_SECONDS)
         post = Webhook(policy.webhook_allow, secret_of=self._secret_of)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
-        self._senders = [self._add("webhooks", webhook.run_round, pending_work.webhooks)]
+        self._add("webhooks", webhook.run_round, pending_work.webhooks)
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
             signed = self._sender(
@@ -225,12 +222,10 @@ class AlarmRoles:
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
             mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
-            self._senders.append(self._add("mailer", mailer.run_round, pending_work.mailer))
+            self._add("mailer", mailer.run_round, pending_work.mailer)
 
-    def _add(self, name: str, run_round: Callable[[int], float], wanted: WakeCondition) -> Loop:
-        return self.loops.add_resting(
-            name, run_round, wanted, longest_seconds=ALARM_LONGEST_SECONDS
-        )
+    def _add(self, name: str, run_round: Callable[[int], float], wanted: WakeCondition) -> None:
+        self.loops.add_resting(name, run_round, wanted, longest_seconds=ALARM_LONGEST_SECONDS)
 
     def _sender(self, send: Send, kind: MessageKind, slow: SlowTargets) -> AlarmSender:
         return AlarmSender(
@@ -248,8 +243,8 @@ class AlarmRoles:
         return own or (usual.secret if usual.webhook == alarm.target else "")
 
     def _wake_senders(self) -> None:
-        for sender in self._senders:
-            sender.wake()
+        self._wakes.wake("webhooks")
+        self._wakes.wake("mailer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,8 +328,7 @@ class Roles:
             counters=self.counters,
             timeouts=options.timeouts,
             limits=options.limits,
-            wake_dispatcher=WakeUp(monotonic),
-            backfilled=JobWatch(monotonic),
+            wakes=WakeUps(monotonic),
         )
         cluster_id = database.read(cluster.cluster_id)
         database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
@@ -356,20 +350,21 @@ class Roles:
         policy = options.alarm_policy
         self.heartbeat_url = policy.heartbeat_url
         self.completion = Completion(self.context.ids, self.clock.now_ms, policy.defaults)
-        note = self.run_spans.note if self.run_spans else None
-        self._ender = RunEnder(self.context, self.completion, on_ended=note)
+        self.refill = Refill(self.context, self.completion, timezone=options.timezone)
+        on_ended = [self.refill.hear, *([self.run_spans.note] if self.run_spans else [])]
+        self._ender = RunEnder(self.context, self.completion, on_ended)
         self._accounts = BootAccounts(self.roster.holder, clock=monotonic)
         self.uptime = SendingUptime(database, monotonic)
         self.workload = Workload(database, limit=options.address_limit, clock=monotonic)
         self._make_roles()
-        self.loops = RoleLoops(self.clock.now_ms, self.work)
+        self.loops = RoleLoops(self.clock.now_ms, self.work, self.context.wakes)
         self.alarm_roles = AlarmRoles(
             policy,
             database=database,
-            roster=self.roster,
             now_ms=self.clock.now_ms,
             cluster_id=cluster_id,
             work=self.work,
+            wakes=self.context.wakes,
             keys=keys,
         )
 
@@ -400,6 +395,7 @@ class Roles:
         self._make_callbacks()
         self._make_recovery()
         self._make_retention()
+        self._make_watches()
 
     def _make_membership(self) -> None:
         opened = self.connections
@@ -451,7 +447,7 @@ class Roles:
         probes = Probes(
             requester=self.connections.requester,
             answer_seconds=self._options.timeouts.probe,
-            on_let_go=self.context.wake_dispatcher.set,
+            on_let_go=lambda: self.context.wakes.wake("dispatcher"),
             clock=self.context.monotonic,
         )
 
@@ -495,13 +491,6 @@ class Roles:
             on_look=self.uptime.hear,
             clock=self.context.monotonic,
         )
-        self.dispatching = self.work.resting(
-            self.dispatcher.run_round,
-            pending_work.dispatcher,
-            awake=self.context.wake_dispatcher,
-            rest=self.dispatcher.rest,
-            rest_seconds=SWEEP_MS / 1000,
-        )
 
     def _make_planning(self) -> None:
         self.planner = Planner(
@@ -518,11 +507,6 @@ class Roles:
             alarm_defaults=self._options.alarm_policy.defaults,
         )
 
-        self.refill = Refill(self.context, self.completion, timezone=self._options.timezone)
-        self.refilling = self.work.resting(
-            self.refill.run_round, pending_work.backfills, awake=self.context.backfilled.awake
-        )
-
     def _make_callbacks(self) -> None:
         self.callbacks = Callbacks(
             context=self.context,
@@ -532,6 +516,7 @@ class Roles:
             commands=self._commands,
             accounts=self._accounts,
             on_freed=self.workload.free,
+            is_pressing=lambda: self.dispatcher.left_out.are_limits_underused,
         )
 
     def _make_recovery(self) -> None:
@@ -567,11 +552,27 @@ class Roles:
             timezone=timezone,
             run_retention_days=self._options.run_retention_days,
         )
+
+    def _make_watches(self) -> None:
+        database, policy = self.context.database, self._options.alarm_policy
+        self.absence_watch = AbsenceWatch(
+            database=database,
+            roster=self.roster,
+            absence_seconds=policy.absence_seconds,
+            defaults=policy.defaults,
+        )
+        self.health_watch = HealthIssueWatch(
+            database=database, roster=self.roster, defaults=policy.defaults
+        )
+        self.calendar_watch = CalendarWatch(database=database, defaults=policy.defaults)
+        self.epoch_watch = EpochWatch(
+            database=database, roster=self.roster, defaults=policy.defaults
+        )
         self.watcher = Watcher(
             node=self.name,
             database=database,
             roster=self.roster,
-            defaults=self._options.alarm_policy.defaults,
-            timezone=timezone,
+            defaults=policy.defaults,
+            timezone=self._options.timezone,
             clock=self.context.monotonic,
         )

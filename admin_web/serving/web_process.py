@@ -23,7 +23,7 @@ from warren.broker.transport import Transport
 from warren.resources.job_files import JOB_FILE_BYTES
 from warren.scheduler.commands.command_context import KEY_MS
 from warren.scheduler.membership.self_health import ClusterZone
-from warren.scheduler.rounds.loop import Loop
+from warren.scheduler.rounds.loop import Loop, Role
 from warren.sql.accounts import idempotency
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
@@ -109,7 +109,7 @@ class WebProcess:
         self.port = server.port
         self._sign_ins = SignIns(services.database, services.now_ms)
         self._cleaned_at = float("-inf")
-        self._loop = Loop("web housekeeping", self._round, longest_seconds=ROUND_SECONDS)
+        self._loop = Loop(Role("web housekeeping", self._round, longest_seconds=ROUND_SECONDS))
 
     def start(self) -> None:
         self._server.start()

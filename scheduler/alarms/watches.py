@@ -43,7 +43,6 @@ class AbsenceWatch:
             nothing.
         absence_seconds: how long an app may be without an executor.
         defaults: targets for apps without their own.
-        clock: a monotonic clock in seconds.
 
     """
 
@@ -54,22 +53,15 @@ class AbsenceWatch:
         roster: Roster,
         absence_seconds: float,
         defaults: AlarmTargets,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._roster = roster
         self._absence_seconds = absence_seconds
         self._round_seconds = min(ROUND_SECONDS, max(absence_seconds / 4, SHORT_ROUND_SECONDS))
         self._defaults = defaults
-        self._clock = clock
-        self._next_at = 0.0
 
     def run_round(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
-        wait_seconds = self._next_at - self._clock()
-        if wait_seconds > 0:
-            return wait_seconds
-        self._next_at = self._clock() + self._round_seconds
         if not self._roster.is_healthy:
             return self._round_seconds
         apps, newest = self._database.read(
@@ -149,16 +141,12 @@ class HealthIssueWatch:
         self._roster = roster
         self._defaults = defaults
         self._clock = clock
-        self._next_at = 0.0
         self._since: dict[_Case, float] = {}
         self._stored: set[str] = set()
 
     def run_round(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
         now = self._clock()
-        if now < self._next_at:
-            return self._next_at - now
-        self._next_at = now + ROUND_SECONDS
         cases = [
             (app, address, case)
             for app in self._database.read(alarms.waiting_apps)
@@ -208,7 +196,6 @@ class CalendarWatch:
     Args:
         database: where calendars and alarms are stored.
         defaults: targets for apps without their own.
-        clock: a monotonic clock in seconds.
 
     """
 
@@ -217,20 +204,13 @@ class CalendarWatch:
         *,
         database: Database,
         defaults: AlarmTargets,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._defaults = defaults
-        self._clock = clock
-        self._next_at = 0.0
         self._stored: set[str] = set()
 
     def run_round(self, now_ms: int) -> float:
         """Check all calendars; return the seconds until the next check."""
-        now = self._clock()
-        if now < self._next_at:
-            return self._next_at - now
-        self._next_at = now + CALENDAR_ROUND_SECONDS
         found = self._database.read(lambda session: list(self._alarms(session, now_ms)))
         new = [alarm for alarm in found if alarm.subject_key not in self._stored]
         if new:
@@ -280,7 +260,6 @@ class EpochWatch:
         database: where epochs and alarms are stored.
         roster: learns whether executors of 0.1.0 may get runs.
         defaults: targets for apps without their own.
-        clock: a monotonic clock in seconds.
 
     """
 
@@ -290,22 +269,15 @@ class EpochWatch:
         database: Database,
         roster: Roster,
         defaults: AlarmTargets,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._roster = roster
         self._defaults = defaults
-        self._clock = clock
-        self._next_at = 0.0
         self._told: set[int] = set()
         self._outdated: list[str] = []
 
     def run_round(self, now_ms: int) -> float:
         """Tell of epochs of the last day and old executors; return the seconds until the next."""
-        wait_seconds = self._next_at - self._clock()
-        if wait_seconds > 0:
-            return wait_seconds
-        self._next_at = self._clock() + ROUND_SECONDS
         found = self._database.read(epochs.all_epochs)
         self._roster.needs_identities = bool(found)
         if (outdated := self._roster.outdated()) != self._outdated:

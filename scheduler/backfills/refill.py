@@ -24,7 +24,7 @@ from warren.scheduler.backfills.kept_schedule import (
     ranks_to_text,
     spans_from_json,
 )
-from warren.scheduler.completion.completion import Completion
+from warren.scheduler.completion.completion import Completion, Tally
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.metrics.run_counts import Ended
@@ -77,11 +77,17 @@ class Refill:
         self._context = context
         self._completion = completion
         self._timezone = timezone
+        self._job_ids: frozenset[int] = frozenset()
+
+    def hear(self, tally: Tally) -> None:
+        """Wake this role if runs of its jobs have ended."""
+        if self._job_ids and not self._job_ids.isdisjoint(run.job_id for run in tally.ended):
+            self._context.wakes.wake("backfills")
 
     def run_round(self, now_ms: int) -> float:
         """Refill each backfill; return the seconds to wait, 0 when there may be more to plan."""
         active = self._context.database.read(backfills.with_work)
-        self._context.backfilled.job_ids = frozenset(backfill.job_id for backfill in active)
+        self._job_ids = frozenset(backfill.job_id for backfill in active)
         refilled = [self._refill_safely(backfill, now_ms) for backfill in active]
         return 0 if any(done.has_more for done in refilled) else WAIT_SECONDS
 

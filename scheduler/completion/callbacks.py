@@ -84,6 +84,7 @@ class Callbacks:
 
     Args:
         on_freed: called after a commit with the number of ended runs by app and address.
+        is_pressing: whether runs wait for what the reported ones give back.
 
     """
 
@@ -97,6 +98,7 @@ class Callbacks:
         commands: CommandSender,
         accounts: BootAccounts,
         on_freed: Callable[[Mapping[tuple[int, str], int]], None],
+        is_pressing: Callable[[], bool],
     ) -> None:
         self._context = context
         self._ender = ender
@@ -105,6 +107,7 @@ class Callbacks:
         self._commands = commands
         self._accounts = accounts
         self._on_freed = on_freed
+        self._is_pressing = is_pressing
         self._taken: deque[Delivery] = deque()
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
@@ -128,8 +131,7 @@ class Callbacks:
         self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: if the database is down, the same deliveries are tried again next round.
         self._held, self._items = [], []
-        is_pressing = self._context.limits_underused.is_set()
-        gather_seconds = SHORT_GATHER_SECONDS if is_pressing else GATHER_SECONDS
+        gather_seconds = SHORT_GATHER_SECONDS if self._is_pressing() else GATHER_SECONDS
         return max(0.0, began_at + gather_seconds - time.monotonic())
 
     def wake(self) -> None:

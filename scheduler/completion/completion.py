@@ -33,6 +33,7 @@ from warren.scheduler.completion.transition import (
 )
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import ROOM_IN_LIMITS
 from warren.sql.ids import RunIds
 from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_rows import JobToRun
@@ -249,15 +250,15 @@ def _ended_success(simple: SimpleSuccess) -> Ended:
 class RunEnder:
     """Ends runs for the roles of one scheduler, each time in a transaction of its own.
 
-    Code that already has a transaction calls `Completion.end` in it. `on_ended`, if any, gets the
-    ended runs after the commit.
+    Code that already has a transaction calls `Completion.end` in it. All of `on_ended` are called
+    after the commit.
     """
 
     def __init__(
         self,
         context: NodeContext,
         completion: Completion,
-        on_ended: Callable[[Collection[int]], None] | None = None,
+        on_ended: Sequence[Callable[[Tally], None]] = (),
     ) -> None:
         self._context = context
         self._completion = completion
@@ -290,11 +291,10 @@ class RunEnder:
 
         tally = self._context.write_runs(unit, has_planned=lambda tally: tally.planned)
         self._context.metrics.add(tally.ended)
-        self._context.backfilled.hear(run.job_id for run in tally.ended)
         if tally.has_given_back:
-            self._context.wake_for_limits()
-        if self._on_ended is not None:
-            self._on_ended(tally.won.keys())
+            self._context.wakes.wake("dispatcher", ROOM_IN_LIMITS)
+        for hear in self._on_ended:
+            hear(tally)
         return tally
 
     def refuse(self, call: Called, why: Words) -> None:

@@ -4,7 +4,7 @@ Spans are exported after the commit, on a best effort: a crash may lose spans, b
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -12,6 +12,7 @@ import msgspec
 
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.trace_context import RunTraces, TraceContext, parsed
+from warren.scheduler.completion.completion import Tally
 from warren.sql.engine import Database
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries
@@ -66,9 +67,9 @@ class RunSpans:
         )
         return msgspec.structs.replace(trigger, traceparent=context.header)
 
-    def note(self, run_ids: Collection[int]) -> None:
+    def note(self, tally: Tally) -> None:
         """Record finished runs."""
-        self._waiting.extend(run_ids)
+        self._waiting.extend(tally.won)
 
     def run_round(self, _now_ms: int) -> float:
         """Export some of them; return the seconds until the next round, 0 if there is more."""

@@ -14,7 +14,7 @@ from warren.broker.reasons.codes import Why
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, never_started
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.scheduler.triggers.messages import RoutedTrigger
 from warren.scheduler.triggers.publisher import BatchResult, TriggerBatch
 from warren.sql.errors import DatabaseUnavailable
@@ -51,13 +51,11 @@ class Confirmations:
         self._on_missing = on_missing
         self._changed = threading.Condition()
         self._on_the_way: deque[TriggerBatch] = deque()
-        #: Set while a batch is unconfirmed.
-        self.awake = WakeUp()
 
     def add(self, batch: TriggerBatch) -> None:
         with self._changed:
             self._on_the_way.append(batch)
-        self.awake.set()
+        self._context.wakes.wake("confirmations")
 
     def wait_for_room(self, seconds: float) -> bool:
         """Wait until there is room for another batch; return False on timeout."""

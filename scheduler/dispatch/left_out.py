@@ -21,6 +21,7 @@ from warren.scheduler.dispatch.decisions import Waits
 from warren.scheduler.dispatch.workload import FULL_SECONDS, Place
 from warren.scheduler.limits.room import FullLimit, LimitState
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import ROOM_IN_LIMITS
 from warren.scheduler.routing.probes import Probes
 from warren.sql.limits import holds
 
@@ -133,6 +134,8 @@ class JobsLeftOut:
         self._limited: dict[int, _Limited] = {}
         self._room: dict[int, int] = {}
         self._looked_at = float("-inf")
+        #: Whether half of a limit that jobs wait for is free: ends of runs wait to be stored.
+        self.are_limits_underused = False
 
     def all(self) -> set[int]:
         """Return the jobs whose runs cannot be sent now, as many as one query takes."""
@@ -168,11 +171,10 @@ class JobsLeftOut:
         now = self._clock()
         self._aside.free(now, self._room_of)
         self.release([job_id for job_id, each in self._limited.items() if each.until <= now])
-        has_changed = self._context.has_limits_room.is_set()
-        self._context.has_limits_room.clear()
+        has_changed = self._context.wakes.of("dispatcher").take(ROOM_IN_LIMITS)
         if not self._limited:
             self._room = {}
-            self._context.limits_underused.clear()
+            self.are_limits_underused = False
         elif has_changed or now - self._looked_at >= LOOK_SECONDS or not self._until_refilled():
             self._looked_at = now
             self._look(self._context.now_ms())
@@ -209,10 +211,7 @@ class JobsLeftOut:
         states = {
             limit_id: LimitState.at(row, held, now_ms) for limit_id, (row, held) in rows.items()
         }
-        if any(state.is_half_free for state in states.values()):
-            self._context.limits_underused.set()
-        else:
-            self._context.limits_underused.clear()
+        self.are_limits_underused = any(state.is_half_free for state in states.values())
         # Runs of a deleted limit are found, to be ended.
         rooms = {limit_id: state.room for limit_id, state in states.items()}
         self._room = {

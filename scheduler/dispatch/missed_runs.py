@@ -37,6 +37,7 @@ from warren.scheduler.membership.uptime import SendingUptime, due_times
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
+from warren.scheduler.rounds.loop import OLD_RUNS
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.batch import chunks
@@ -227,7 +228,7 @@ class MissedRuns:
         self.context.metrics.add(verdicts.ended)
         self.context.metrics.skip(Counter(row.app_id for row, _ in verdicts.cancelled))
         if verdicts.released:
-            self.context.wake_for_old_runs()
+            self.context.wakes.wake("dispatcher", OLD_RUNS)
         if verdicts.cancelled or verdicts.fired:
             log.warning(
                 "runs_misfired", cancelled=len(verdicts.cancelled), fired=len(verdicts.fired)

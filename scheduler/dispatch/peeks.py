@@ -15,6 +15,7 @@ from warren.scheduler.dispatch.missed_runs import Pauses
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import OLD_RUNS
 from warren.sql.models.job_tables import Priority
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.runs import due_runs
@@ -64,6 +65,7 @@ class Peeks:
     ) -> None:
         self.pauses = Pauses()
         self._context = context
+        self._awake = context.wakes.of("dispatcher")
         self._left_out = left_out
         self._uptime = uptime
         self._settings = settings
@@ -77,16 +79,14 @@ class Peeks:
     def since_ms(self, now_ms: int) -> int:
         """Return the earliest due time that the next peek looks at."""
         is_swept = 0 <= now_ms - self._swept_at < SWEEP_MS
-        return self._since_ms if is_swept and not self._context.has_old_runs.is_set() else 0
+        return self._since_ms if is_swept and not self._awake.has(OLD_RUNS) else 0
 
     def next_due(self, session: Session, now_ms: int) -> dict[int, int]:
         """Read the pauses; return when the next run of each app that is not paused is due."""
         held = self.pauses.held_apps
         self.pauses = Pauses(pauses.known(session), now_ms)
-        if self.pauses.held_apps != held:
-            self._swept_at = 0  # runs held back by a pause may be long due
-        if self._context.has_old_runs.is_set():
-            self._context.has_old_runs.clear()
+        # Runs held back by a pause may be long due.
+        if self._awake.take(OLD_RUNS) or self.pauses.held_apps != held:
             self._swept_at = 0
         since_ms = self.since_ms(now_ms)
         due = due_runs.next_due(session, since_ms=since_ms)

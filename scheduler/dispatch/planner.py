@@ -29,6 +29,7 @@ from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
+from warren.scheduler.rounds.loop import OLD_RUNS
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import (
@@ -253,7 +254,7 @@ class Planner:
         self._context.metrics.skip(counts.skipped)
         self._context.metrics.add(counts.ended)
         if counts.late:
-            self._context.wake_for_old_runs()
+            self._context.wakes.wake("dispatcher", OLD_RUNS)
         return counts.jobs
 
     def _plan_apart(self, this_round: _Round) -> int:

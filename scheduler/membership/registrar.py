@@ -41,7 +41,7 @@ from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
+from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import apps, presence
 
@@ -261,8 +261,6 @@ class Registrar:
         self._waiting = Greetings(ADDRESS_LIMIT)
         self._lock = threading.Lock()
         self._refusals = RefusalLog(context.monotonic)
-        #: Set when a heartbeat waits for its answer.
-        self.awake = WakeUp()
 
     def greet(self, beat: Heartbeat, account: str) -> None:
         """Queue a heartbeat to be answered soon; never waits.
@@ -273,7 +271,7 @@ class Registrar:
         with self._lock:
             if not self._waiting.add(Greeting(beat, account), is_holder=is_holder):
                 self._context.counters.count("heartbeats_dropped")
-        self.awake.set()
+        self._context.wakes.wake("registrar")
 
     def learn_catalogues(self, fingerprints: Iterable[str]) -> None:
         """Read the catalogues that are stored."""
@@ -287,7 +285,7 @@ class Registrar:
             if fingerprint_of(contents) == self._roster.catalogue_of(boot):
                 self._catalogues.keep(contents, self._context.now_ms())
                 self._catalogues.retain(self._roster.all_catalogues())
-                self._context.wake_dispatcher.set()
+                self._context.wakes.wake("dispatcher")
         except Malformed as error:
             self._context.counters.count("messages_rejected")
             log.warning(
@@ -316,7 +314,7 @@ class Registrar:
             with self._lock:
                 self._waiting.put_back(greetings)
                 if self._waiting:
-                    self.awake.set()
+                    self._context.wakes.wake("registrar")
             # A challenge takes time, and welcome executors need not wait for it.
             self._publish([self._welcome(beat) for beat in welcome])
         self._publish(self._contest(contested, now_ms))
@@ -372,7 +370,7 @@ class Registrar:
         if is_new:
             log.info("executor_joined", app=beat.app, address=beat.address, boot_id=beat.boot_id)
             self._roster.admit(beat)
-            self._context.wake_dispatcher.set()
+            self._context.wakes.wake("dispatcher")
         # Executors set their clocks by it, and a round may have waited for database or broker.
         welcome = Welcome(
             boot_id=beat.boot_id,

@@ -1,8 +1,9 @@
-"""A role's thread: it runs round after round; each round returns when the next is due."""
+"""The threads of a scheduler's roles: they make rounds; each round returns when the next is due."""
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import Literal
 
 import structlog
 
@@ -13,45 +14,65 @@ NAP_SECONDS = 5.0
 #: How long a role waits after a failed round, at first and at most.
 BACKOFF_SECONDS = (0.1, 2.0)
 
+#: The roles that others wake.
+Woken = Literal["backfills", "confirmations", "dispatcher", "mailer", "registrar", "webhooks"]
+#: Why the dispatcher is woken: to look for runs that are due further back than it usually looks, or
+#: because a run has released a limit.
+OLD_RUNS, ROOM_IN_LIMITS = "old runs", "room in limits"
+
 log = structlog.get_logger()
 
 
 class WakeUp(threading.Event):
-    """Asks a role for a round, and remembers when it last did, by `clock`."""
+    """Asks a role for a round, and remembers when it last did, by `clock`, and why."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._clock = clock
+        self._reasons: set[str] = set()
         self.asked_at = float("-inf")
 
-    def set(self) -> None:
-        """Ask for a round now."""
+    def set(self, reason: str = "") -> None:
+        """Ask for a round now; a reason is kept until the role takes it."""
         self.asked_at = self._clock()
+        if reason:
+            self._reasons.add(reason)
         super().set()
 
+    def has(self, reason: str) -> bool:
+        return reason in self._reasons
 
-class JobWatch:
-    """Wakes a role when runs of the jobs end that it waits for."""
+    def take(self, reason: str) -> bool:
+        """Return whether the role was asked for this reason since the last call."""
+        if reason not in self._reasons:
+            return False
+        self._reasons.discard(reason)
+        return True
+
+
+class WakeUps:
+    """Wakes the roles of one scheduler, by their names; `clock` is monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self.awake = WakeUp(clock)
-        self.job_ids: frozenset[int] = frozenset()
+        self._clock = clock
+        self._by_role: dict[str, WakeUp] = {}
 
-    def hear(self, ended: Iterable[int]) -> None:
-        """Note the jobs of runs that have ended."""
-        if self.job_ids and not self.job_ids.isdisjoint(ended):
-            self.awake.set()
+    def of(self, role: str) -> WakeUp:
+        """Return what wakes a role."""
+        return self._by_role.get(role) or self._by_role.setdefault(role, WakeUp(self._clock))
+
+    def wake(self, role: Woken, reason: str = "") -> None:
+        """Ask a role for a round now."""
+        self.of(role).set(reason)
 
 
-class Loop:
-    """Calls `run_round` until stopped; after a failed round it logs, waits and tries again.
+class Role:
+    """The rounds of one role; after a failed one it logs, waits and tries again.
 
     Args:
-        name: the role's name, for the thread and the log.
+        name: for the log.
         run_round: one round; returns the seconds until the next one is wanted.
         longest_seconds: the longest wait between two rounds.
-        awake: when set, asks for a round now; None = the loop makes its own.
-        on_stop: ends a wait within a round.
 
     """
 
@@ -61,26 +82,64 @@ class Loop:
         run_round: Callable[[], float],
         *,
         longest_seconds: float = LONGEST_SECONDS,
+    ) -> None:
+        self.name = name
+        self.failing = False
+        #: When the last round succeeded and when the next is due, by `time.monotonic`.
+        self.succeeded_at = float("-inf")
+        self.due_at = float("-inf")
+        self._run_round = run_round
+        self._longest = longest_seconds
+        self._backoff = BACKOFF_SECONDS[0]
+
+    def take_turn(self, *, is_woken: bool) -> None:
+        """Make a round if it is due or, unless the last one failed, if the role was woken."""
+        if time.monotonic() < self.due_at and (self.failing or not is_woken):
+            return
+        try:
+            wait_seconds = min(self._run_round(), self._longest)
+        except Exception as error:
+            # Once in full, then in one line: a database away for an hour must not fill the disk.
+            log.warning("role_failed", role=self.name, error=str(error), exc_info=not self.failing)
+            self.failing = True
+            wait_seconds, self._backoff = self._backoff, min(self._backoff * 2, BACKOFF_SECONDS[1])
+            self.due_at = time.monotonic() + wait_seconds
+            return
+        if self.failing:
+            log.info("role_recovered", role=self.name)
+        self.failing = False
+        self._backoff = BACKOFF_SECONDS[0]
+        self.succeeded_at = time.monotonic()
+        self.due_at = self.succeeded_at + wait_seconds
+
+
+class Loop:
+    """The thread of a role, or of several that may wait for each other, until it is stopped.
+
+    Args:
+        roles: take turns.
+        name: the thread's; by default that of its role.
+        awake: when set, asks for a round now; None = the loop makes its own.
+        on_stop: ends a wait within a round.
+
+    """
+
+    def __init__(
+        self,
+        *roles: Role,
+        name: str = "",
         awake: WakeUp | None = None,
         on_stop: Callable[[], None] = lambda: None,
     ) -> None:
-        self.name = name
+        self.roles = roles
+        self.name = name or roles[0].name
         self._on_stop = on_stop
-        self.failing = False
-        #: When the last round succeeded, by `time.monotonic`.
-        self.succeeded_at = float("-inf")
-        self._run_round = run_round
-        self._longest = longest_seconds
         self._awake = awake or WakeUp()
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
 
     def start(self) -> None:
         self._thread.start()
-
-    def wake(self) -> None:
-        """Ask for a round now."""
-        self._awake.set()
 
     def stop(self) -> None:
         """Ask for no further round."""
@@ -95,32 +154,12 @@ class Loop:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        backoff = BACKOFF_SECONDS[0]
+        is_woken = False
         while not self._stopping.is_set():
-            self._awake.clear()
-            wait_seconds = self._round()
-            if wait_seconds is None:
-                wait_seconds, backoff = backoff, min(backoff * 2, BACKOFF_SECONDS[1])
-                self._stopping.wait(wait_seconds)
-                continue
-            backoff = BACKOFF_SECONDS[0]
-            if wait_seconds > 0:
-                self._awake.wait(min(wait_seconds, self._longest))
-
-    def _round(self) -> float | None:
-        try:
-            wait_seconds = self._run_round()
-        except Exception as error:  # noqa: BLE001 - the top of a role's loop
-            self._report(error)
-            return None
-        if self.failing:
-            log.info("role_recovered", role=self.name)
-        self.failing = False
-        self.succeeded_at = time.monotonic()
-        return wait_seconds
-
-    def _report(self, error: Exception) -> None:
-        # Once in full, then in one line: a database away for an hour must not fill the disk.
-        known = self.failing
-        self.failing = True
-        log.warning("role_failed", role=self.name, error=str(error), exc_info=not known)
+            for role in self.roles:
+                if not self._stopping.is_set():
+                    role.take_turn(is_woken=is_woken)
+            due_at = min(role.due_at for role in self.roles)
+            is_woken = self._awake.wait(max(0.0, due_at - time.monotonic()))
+            if is_woken:
+                self._awake.clear()

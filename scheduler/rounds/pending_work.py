@@ -88,7 +88,7 @@ class PendingWork:
         wants: WakeCondition,
         *,
         longest_seconds: float = LONGEST_SECONDS,
-        awake: WakeUp | None = None,
+        awake: WakeUp,
         rest: Callable[[], float] = lambda: NAP_SECONDS,
         rest_seconds: float = REST_SECONDS,
     ) -> "RestingRole":
@@ -102,7 +102,7 @@ class PendingWork:
             run_round,
             wants,
             longest_seconds=longest_seconds,
-            awake=awake or WakeUp(self.clock),
+            awake=awake,
             rest=rest,
             rest_seconds=rest_seconds,
         )

@@ -19,7 +19,7 @@ from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import StateFolder
-from warren.scheduler.rounds.loop import Loop
+from warren.scheduler.rounds.loop import Loop, Role
 from warren.settings.settings import Settings
 from warren.wiring.processes import Signals
 
@@ -139,4 +139,4 @@ def make_log_cleaner(settings: Settings) -> Loop:
         logs.clean(settings.log_retention_days)
         return CLEANING_SECONDS
 
-    return Loop("log cleaner", run_round, longest_seconds=CLEANING_SECONDS)
+    return Loop(Role("log cleaner", run_round, longest_seconds=CLEANING_SECONDS))

@@ -923,7 +923,6 @@ class Watching:
             roster=self.roster,
             absence_seconds=60,
             defaults=DEFAULTS,
-            clock=lambda: self.seconds,
         )
         self._health = HealthIssueWatch(
             database=desk.database,

@@ -21,13 +21,14 @@ class Watched:
 
     def watch(self, node: SchedulerNode) -> None:
         """Note when the scheduler's dispatcher is woken."""
-        wake = node.roles.dispatching.awake.set
+        awake = node.context.wakes.of("dispatcher")
+        wake = awake.set
 
-        def note() -> None:
+        def note(reason: str = "") -> None:
             self.woken_after.append(self.looks)
-            wake()
+            wake(reason)
 
-        node.roles.dispatching.awake.set = note  # type: ignore[method-assign]
+        awake.set = note  # type: ignore[method-assign]
 
 
 @pytest.fixture

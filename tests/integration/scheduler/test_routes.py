@@ -42,7 +42,7 @@ def trigger(cluster: Cluster, job: str, addresses: tuple[str, ...] = ()) -> int:
     """Trigger a job, and let nobody sleep on it."""
     run_id = cluster.trigger(job, addresses=addresses)
     for node in cluster.schedulers:
-        node.dispatching.awake.set()
+        node.context.wakes.wake("dispatcher")
     return run_id
 
 

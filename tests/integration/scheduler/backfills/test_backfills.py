@@ -16,7 +16,9 @@ from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.completion.completion import Tally
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.triggers.messages import routed_trigger
@@ -41,6 +43,22 @@ def commands(cluster: Cluster) -> Commands:
 @pytest.fixture
 def node(cluster: Cluster) -> OpenNode:
     return cluster.new_scheduler()
+
+
+def test_only_ends_of_runs_of_its_jobs_wake_the_role(
+    cluster: Cluster, node: OpenNode, commands: Commands
+) -> None:
+    job_id = nightly(cluster)
+    commands.backfills.make(job_id, of_days(cluster, 1))
+    refill(node)
+    awake = node.context.wakes.of("backfills")
+    ended = Ended(1, job_id, SUCCEEDED, None, None, 0)
+
+    node.refill.hear(Tally(ended=[ended._replace(job_id=job_id + 1)]))
+    assert not awake.is_set()
+    node.refill.hear(Tally(ended=[ended]))
+
+    assert awake.is_set()
 
 
 def today(cluster: Cluster) -> date:

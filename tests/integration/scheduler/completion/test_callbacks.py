@@ -99,9 +99,9 @@ def test_reports_gather_for_less_time_while_much_of_a_limit_is_underused(
         wait_seconds = still.callbacks.run_round(cluster.now_ms())
         return wait_seconds, time.monotonic() - began + wait_seconds
 
-    still.context.limits_underused.set()
+    still.dispatcher.left_out.are_limits_underused = True
     assert round_after_a_report()[0] <= 0.02
-    still.context.limits_underused.clear()
+    still.dispatcher.left_out.are_limits_underused = False
     assert round_after_a_report()[1] >= 0.05
 
 

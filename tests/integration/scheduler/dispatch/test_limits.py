@@ -102,11 +102,12 @@ def test_what_a_run_gives_back_goes_to_the_next_at_once(
     limited(cluster, "load")
     first, second, third = (cluster.trigger("load") for _ in range(3))
     dispatch(cluster, still)
-    assert still.context.wake_dispatcher.clear() is None
+    awake = still.context.wakes.of("dispatcher")
+    awake.clear()
 
     end(cluster, still, first)
 
-    assert still.context.wake_dispatcher.is_set()
+    assert awake.is_set()
     dispatch(cluster, still)
     assert sent(cluster) == [second]
     assert planned(cluster) == [third]
@@ -242,17 +243,17 @@ def test_ends_are_stored_sooner_while_much_of_a_limit_is_underused(
     cluster.commands().limit("warehouse", at_once=4)
     limited(cluster, "load")
     runs = [cluster.trigger("load") for _ in range(9)]
-    is_pressing = still.context.limits_underused.is_set
+    left_out = still.dispatcher.left_out
     dispatch(cluster, still)
     assert sent(cluster) == runs[:4]
 
     end(cluster, still, runs[0])
     dispatch(cluster, still)
-    assert not is_pressing()
+    assert not left_out.are_limits_underused
     for run_id in runs[1:3]:
         end(cluster, still, run_id)
     dispatch(cluster, still)
-    assert is_pressing()
+    assert left_out.are_limits_underused
 
     for run_id in runs[3:]:
         end(cluster, still, run_id)
@@ -260,7 +261,7 @@ def test_ends_are_stored_sooner_while_much_of_a_limit_is_underused(
     cluster.pass_time(still, RECHECK_SECONDS)
     seat()
     dispatch(cluster, still)
-    assert not is_pressing()
+    assert not left_out.are_limits_underused
 
 
 @roomy

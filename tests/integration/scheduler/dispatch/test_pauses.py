@@ -99,7 +99,8 @@ def test_what_a_long_pause_held_is_sent_at_once_when_it_ends(
 
     cluster.commands().resume(APP)
     still.work.run_round(cluster.now_ms())
-    still.dispatching(cluster.now_ms())
+    [dispatching] = [role for role in still.loops.roles if role.name == "dispatcher"]
+    dispatching.take_turn(is_woken=True)
     still.confirmations.drain()
 
     assert cluster.run(held).status == RunStatus.SENT

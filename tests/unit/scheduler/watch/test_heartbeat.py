@@ -4,6 +4,7 @@ from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.webhook_server import WebhookServer
 from warren.scheduler.roles import RoleLoops
+from warren.scheduler.rounds.loop import WakeUps
 from warren.scheduler.watch.heartbeat import HeartbeatCaller
 
 
@@ -43,7 +44,7 @@ def test_roles_advance_while_their_rounds_succeed() -> None:
             raise OSError("no database")
         return 0.01
 
-    loops = RoleLoops(lambda: 0, None)  # type: ignore[arg-type]
+    loops = RoleLoops(lambda: 0, None, WakeUps())  # type: ignore[arg-type]
     loops.add("planner", round_)
     loops.add("cleaner", round_)
     assert not loops.all_advance(["planner"], 30.0)
