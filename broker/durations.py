@@ -32,6 +32,12 @@ def seconds_of(text: str, *, needs_unit: bool = False) -> float | None:
     return sum(int(count) * unit for count, unit in parts if count)
 
 
+def whole_seconds(text: str, *, needs_unit: bool = False) -> int | None:
+    """Return a duration in seconds; None if it is not one, or not in whole seconds."""
+    seconds = seconds_of(text, needs_unit=needs_unit)
+    return None if seconds is None or seconds % 1 else int(seconds)
+
+
 def read_duration(text: str, what: str = "", *, needs_unit: bool = False) -> float:
     """Return a duration in seconds, as `seconds_of` does; `what` names it in an error.
 

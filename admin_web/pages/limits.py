@@ -11,7 +11,7 @@ from warren.admin_web.language.labels import problem_text
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
-from warren.broker.durations import seconds_of
+from warren.broker.durations import seconds_of, whole_seconds
 from warren.scheduler.actor import Right
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Refused
@@ -31,19 +31,17 @@ class LimitForm(ConsoleForm):
 
     def validate_per(self, field: Field) -> None:
         """Reject durations that are not whole seconds."""
-        seconds = seconds_of(field.data or "")
-        if seconds is None or seconds % 1:
+        if whole_seconds(field.data or "") is None:
             raise ValidationError(gettext("Enter a duration such as 30s, 1m or 1h."))
 
     @property
     def spec(self) -> LimitSpec:
         """The limit in this form, once it is valid."""
-        seconds = seconds_of(self.per.data or "")
         return LimitSpec(
             name=(self.limit_name.data or "").strip(),
             at_once=int(self.at_once.data) if self.at_once.data else None,
             rate=int(self.rate.data) if self.rate.data else None,
-            per=None if seconds is None else int(seconds),
+            per=whole_seconds(self.per.data or ""),
         )
 
 

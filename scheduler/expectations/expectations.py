@@ -27,8 +27,8 @@ def seconds_of(text: str) -> int | None:
 
     None if the text is not such a duration.
     """
-    seconds = durations.seconds_of(text) or 0
-    return int(seconds) if not seconds % 1 and 1 <= seconds <= MAX_SECONDS else None
+    seconds = durations.whole_seconds(text) or 0
+    return seconds if 1 <= seconds <= MAX_SECONDS else None
 
 
 _TIME = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", re.ASCII)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
-from warren.broker.durations import seconds_of
+from warren.broker.durations import whole_seconds
 from warren.broker.messages.values import cut_message
 from warren.scheduler.expressions.functions import FUNCTIONS, Fault
 from warren.scheduler.expressions.language import read_expression, read_template
@@ -430,8 +430,8 @@ class _Reader:
 
 def _seconds(said: Any) -> Any:
     """Return a duration in whole seconds; anything else is returned unchanged, to be refused."""
-    seconds = seconds_of(said) if isinstance(said, str) else None
-    return said if seconds is None or seconds % 1 else int(seconds)
+    seconds = whole_seconds(said) if isinstance(said, str) else None
+    return said if seconds is None else seconds
 
 
 def _expression_problems(graph: Graph) -> Iterator[Problem]:

@@ -157,10 +157,8 @@ class ScheduleOptions:
     @property
     def jitter_seconds(self) -> int:
         """Its jitter; 0 = none, or it is not a duration of a whole second to a day."""
-        seconds = durations.seconds_of(self.jitter) if self.jitter else None
-        if not seconds or seconds % 1 or not 1 <= seconds <= MAX_JITTER:
-            return 0
-        return int(seconds)
+        seconds = durations.whole_seconds(self.jitter) or 0
+        return seconds if seconds <= MAX_JITTER else 0
 
     def bounds_ms(self, zone: ZoneInfo) -> tuple[int | None, int | None]:
         """Return the first and the last instant of due times; None = no bound.
@@ -212,8 +210,8 @@ def _window(text: str) -> str:
 
 
 def _duration(text: str) -> str:
-    seconds = durations.seconds_of(text)
-    return durations.shown(int(seconds)) if seconds and not seconds % 1 else text
+    seconds = durations.whole_seconds(text)
+    return durations.shown(seconds) if seconds else text
 
 
 def _bound(text: str) -> str:

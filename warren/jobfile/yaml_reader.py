@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from warren.broker.durations import DURATION, seconds_of
+from warren.broker.durations import DURATION, whole_seconds
 from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import SHORTCUTS, meant
@@ -263,9 +263,9 @@ def whole_number(node: yaml.Node, what: str) -> int:
 
 def seconds(node: yaml.Node, what: str) -> int:
     """Return whole seconds, written as a number or with a unit: `90`, `90s`, `5m`, `2h`, `1d`."""
-    duration = seconds_of(node.value, needs_unit=True) if _is(node, "str") else None
-    if duration is not None and not duration % 1:
-        return int(duration)
+    duration = whole_seconds(node.value, needs_unit=True) if _is(node, "str") else None
+    if duration is not None:
+        return duration
     if _is(node, "int") and _INTEGER.fullmatch(node.value):
         return int(node.value)
     raise InvalidEntry(

@@ -104,7 +104,7 @@ class LimitEndpoints:
 def limit_spec_of(body: LimitBody, pointer: str, wrong: FieldErrors) -> LimitSpec:
     """Return the limit that a body describes; what is wrong with it is added to `wrong`."""
     per = body.per
-    seconds = durations.seconds_of(per) if isinstance(per, str) else per
+    seconds = durations.whole_seconds(per) if isinstance(per, str) else per
     if per is not None and (seconds is None or seconds % 1):
         words = f"expected per to be whole seconds, or {durations.DURATION}, got: {per!r}"
         wrong.add(f"{pointer}/per", words)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from warren.broker.durations import seconds_of
+from warren.broker.durations import whole_seconds
 from warren.broker.reasons.codes import Reason
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param import check_param
@@ -54,12 +54,12 @@ class When:
         if self.at_ms is not None and self.after is not None:
             raise Problem(Code.TRIGGER_AT_AND_IN, "in")
         if self.after is not None:
-            seconds, got = seconds_of(self.after) or 0, self.after[:100]
-            if seconds < 1 or seconds % 1:
+            seconds, got = whole_seconds(self.after), self.after[:100]
+            if not seconds:
                 raise Problem(Code.EXPECT_DURATION, "in", what="in", got=got)
             if seconds * 1_000 > FURTHEST_MS:
                 raise Problem(Code.TRIGGER_TOO_FAR, "in", what="in", got=got)
-            return now_ms + int(seconds) * 1_000
+            return now_ms + seconds * 1_000
         if self.at_ms is None:
             return now_ms
         if self.at_ms - now_ms > FURTHEST_MS:
