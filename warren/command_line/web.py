@@ -9,17 +9,9 @@ from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.settings import Settings, cluster_keys, needed_secret, needed_services
-from warren.sql.schema import version
 from warren.wiring.console import CONSOLE_POOL, console_url, make_console
 from warren.wiring.processes import Signals, connect_broker, log_thread_failures
-from warren.wiring.web import (
-    API_POOL,
-    WebParts,
-    api_url,
-    make_api,
-    open_web_database,
-    web_parts,
-)
+from warren.wiring.web import API_POOL, WebParts, api_url, make_api, web_parts
 
 _WAIT_SECONDS = 60.0
 
@@ -71,11 +63,14 @@ def _serve(
     keep_settings_secret()
     log_thread_failures()
     with Signals() as signals, contextlib.ExitStack() as held:
-        database = open_web_database(settings.needed_database_url(), pool_size)
-        held.callback(database.close)
-        version.check(database)
-        keys, secret = cluster_keys(settings), needed_secret(settings)
-        parts = web_parts(settings, database, connect_broker(settings), keys, secret)
+        parts = web_parts(
+            settings,
+            url=settings.needed_database_url(),
+            pool_size=pool_size,
+            transport=connect_broker(settings),
+            keys=cluster_keys(settings),
+            secret=needed_secret(settings),
+        )
         held.callback(start(held.enter_context(parts)))
         while not signals.wait(_WAIT_SECONDS):
             pass

@@ -1,11 +1,8 @@
 """`warren up`: everything in one process with one SQLite file; `--reload` watches the handlers.
 
-    start:  executors ─> scheduler (welcomes them) ─> console, API ─> job file
-    end:    API, console ─> executors (runs get SIGTERM, 2 s, SIGKILL; results are reported)
-            ─> scheduler, once no run is in flight any more ─> database
-
-The executors end first because the broker's queues live in this process: their last reports must
-still be received.
+start:  executors ─> scheduler (welcomes them) ─> console, API ─> job file
+end:    API, console ─> executors (runs get SIGTERM, 2 s, SIGKILL; results are reported)
+        ─> scheduler, once no run is in flight any more ─> database
 """
 
 import contextlib
@@ -22,13 +19,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from warren.admin_web.serving.web_process import WebProcess
-from warren.broker.memory import MemoryBroker
 from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.signing import AppKeys, ClusterKeys
-from warren.broker.transport import Transport
-from warren.database_access import registrations
 from warren.errors import CommandError
-from warren.executor.core.agent import Executor
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
 from warren.local_client import client_on
 from warren.resources.operation import Scope
@@ -42,20 +34,16 @@ from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS
 from warren.sql.listings import recent, run_messages
-from warren.sql.registry import presence
 from warren.terminal.output import Screen, coloured, visible
 from warren.terminal.run_lines import job_name
 from warren.wiring.console import CONSOLE_POOL, console_url, make_console
-from warren.wiring.executor import make_executor, make_log_cleaner, make_run_logs, make_slots
+from warren.wiring.executor import make_log_cleaner, make_run_logs, make_slots
+from warren.wiring.one_process import OneProcess
 from warren.wiring.processes import Signals
-from warren.wiring.scheduler import make_scheduler
 from warren.wiring.web import (
     API_POOL,
-    WebParts,
     api_url,
     make_api,
-    open_web_database,
-    web_parts,
 )
 
 #: Lines printed at a time; further runs are only counted.
@@ -134,25 +122,11 @@ def _line(finished: Finished, name: str) -> str:
 class WebSite:
     """A console and an API in the same process as a scheduler.
 
-    Args:
-        settings: where they listen.
-        database: the scheduler's; each of them has its own connections to the same file.
-        transport: makes a link to executors.
-        secret: signs cookies and requests to executors.
-
+    `parts` makes theirs, and has the settings that say where they listen.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        database: Database,
-        transport: Callable[[], Transport],
-        secret: str,
-    ) -> None:
-        self._settings = settings
-        self._database = database
-        self._transport = transport
-        self._secret = secret
+    def __init__(self, parts: OneProcess) -> None:
+        self._parts = parts
         self._held = ExitStack()
         #: The console's URL, and a shell command that lists the jobs by the API; empty until they
         #: are started, and the latter also if there is no administrator.
@@ -167,8 +141,8 @@ class WebSite:
             CommandError: a port is taken.
 
         """
-        settings = self._settings
-        parts = self._parts(CONSOLE_POOL)
+        settings = self._parts.settings
+        parts = self._held.enter_context(self._parts.web_parts(CONSOLE_POOL))
         console = on_free_port(
             lambda port: make_console(parts, port),
             host=settings.host,
@@ -183,7 +157,8 @@ class WebSite:
         self._start_api()
 
     def _start_api(self) -> None:
-        settings, parts = self._settings, self._parts(API_POOL)
+        settings = self._parts.settings
+        parts = self._held.enter_context(self._parts.web_parts(API_POOL))
         is_fixed = "api_port" in settings.was_set
         # A console on any free port means that the API may have any, too.
         is_any = settings.port == 0 and not is_fixed
@@ -199,14 +174,6 @@ class WebSite:
         if keep_token(parts.database, settings, TOKEN_FILE):
             header = f"Authorization: Bearer $(cat {TOKEN_FILE})"
             self.call = f'curl -H "{header}" {api_url(settings, api.port)}/jobs'
-
-    def _parts(self, pool_size: int) -> WebParts:
-        url = self._database.url.render_as_string(hide_password=False)
-        database = open_web_database(url, pool_size, self._database)
-        self._held.callback(database.close)
-        keys = ClusterKeys(self._secret)
-        parts = web_parts(self._settings, database, self._transport(), keys, self._secret)
-        return self._held.enter_context(parts)
 
     def stop(self) -> None:
         """Stop serving, the API first, and close all connections."""
@@ -275,18 +242,14 @@ def _is_valid(database: Database, path: Path) -> bool:
     return token.revoked_at is None and is_fresh and not owner.is_disabled
 
 
-class AllInOne:
+class AllInOne(OneProcess):
     """All parts of one `warren up`; `close` stops whatever `start` has started."""
 
     def __init__(self, settings: Settings, database: Database, secret: str) -> None:
-        self._settings = settings
-        self._database = database
-        self._secret = secret
-        self._broker = MemoryBroker()
-        self._executors: list[Executor] = []
+        super().__init__(settings, database, secret)
         self._scheduler: SchedulerNode | None = None
         self._cleaner = make_log_cleaner(settings)
-        self.web = WebSite(settings, database, self._broker.transport, secret)
+        self.web = WebSite(self)
         self.finished = FinishedRuns(database)
 
     def start(
@@ -307,58 +270,33 @@ class AllInOne:
             CommandError: a port is taken.
 
         """
-        run_logs = make_run_logs(self._settings)
+        run_logs = make_run_logs(self.settings)
         slots = self.finished.watch(
-            make_slots(self._settings, sources, run_logs, signals=signals, is_reloaded=is_reloaded)
+            make_slots(self.settings, sources, run_logs, signals=signals, is_reloaded=is_reloaded)
         )
         for number in range(1, count + 1):
-            process = make_executor(
-                self._settings,
-                app=app,
-                address=f"{app}-{number}",
-                transport=self._broker.transport(),
-                keys=AppKeys.derived(app, self._secret),
-                slots=slots,
-            )
-            process.start()
-            self._executors.append(process)
-        self._scheduler = make_scheduler(
-            self._settings, self._database, self._broker.transport(), ClusterKeys(self._secret)
-        )
+            self.start_executor(app, number, slots)
+        self._scheduler = self.make_scheduler()
         self._scheduler.start()
         self._cleaner.start()
         self.web.start()
 
     def wait_until_welcome(self, signals: Signals) -> None:
         """Wait until every executor is registered, up to WELCOME_SECONDS, or until a signal."""
-        boots = {executor.identity.boot_id for executor in self._executors}
         deadline = time.monotonic() + WELCOME_SECONDS
         while not signals.wait(_POLL_SECONDS * 5) and time.monotonic() < deadline:
-            rows, _ = registrations(self._database, presence.EXECUTOR)
-            if boots <= {row.boot_id for row in rows}:
+            if self.are_welcome():
                 return
 
     def reload(self, then: Callable[[str], None]) -> None:
         """Reload the handlers in every executor; see `Executor.reload`."""
-        for executor in self._executors:
+        for executor in self.executors:
             executor.reload(then)
-
-    @property
-    def failure(self) -> str:
-        """Why an executor ended by itself; empty if none has."""
-        ended = [
-            executor
-            for executor in self._executors
-            if executor.join(0) and not executor.was_drained
-        ]
-        if not ended:
-            return ""
-        return ended[0].failure or f"executor {ended[0].identity.address} has stopped"
 
     def close(self, signals: Signals) -> None:
         """Stop everything in order; a further signal hurries the executors."""
         self.web.stop()
-        for executor in self._executors:
+        for executor in self.executors:
             executor.stop()
         self._wait_for_executors(signals)
         if self._scheduler is not None:
@@ -369,17 +307,17 @@ class AllInOne:
     def _wait_for_executors(self, signals: Signals) -> None:
         last_count = signals.count
         deadline = time.monotonic() + EXECUTOR_SECONDS
-        while not all(executor.join(0) for executor in self._executors):
+        while not all(executor.join(0) for executor in self.executors):
             signals.wait(_POLL_SECONDS)
             if signals.count > last_count or time.monotonic() > deadline:
                 last_count, deadline = signals.count, time.monotonic() + EXECUTOR_SECONDS
-                for executor in self._executors:
+                for executor in self.executors:
                     executor.stop(hurry=True)
 
     def _wait_for_open_runs(self) -> None:
         deadline = time.monotonic() + SETTLING_SECONDS
         with contextlib.suppress(Exception):
-            while self._database.read(recent.count_in_flight) and time.monotonic() < deadline:
+            while self.database.read(recent.count_in_flight) and time.monotonic() < deadline:
                 time.sleep(_POLL_SECONDS)
 
 

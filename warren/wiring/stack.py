@@ -18,12 +18,8 @@ from typing import Self
 
 import structlog
 
-from warren.broker.memory import MemoryBroker
-from warren.broker.signing import AppKeys, ClusterKeys
 from warren.client import Client, Run, RunFailed
-from warren.database_access import registrations
 from warren.errors import CommandError
-from warren.executor.core.agent import Executor
 from warren.jobfile.apply import DEFAULT_APP
 from warren.jobfile.declared import declared_in
 from warren.jobfile.reader import JobFile, read_job_files
@@ -38,12 +34,12 @@ from warren.settings.settings import Settings
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
-from warren.sql.registry import apps, presence
+from warren.sql.registry import apps
 from warren.sql.schema.fresh import make_schema
-from warren.wiring.executor import make_executor, make_run_logs, make_slots
+from warren.wiring.executor import make_run_logs, make_slots
+from warren.wiring.one_process import OneProcess
 from warren.wiring.processes import Signals
-from warren.wiring.scheduler import make_scheduler
-from warren.wiring.web import API_POOL, make_api, open_web_database, web_parts
+from warren.wiring.web import API_POOL, make_api
 
 #: How long executors may take to import their handlers and be welcomed.
 READY_SECONDS = 60.0
@@ -115,8 +111,6 @@ class Stack:
             texts=values, option=VALUES_INI, ways=f"{VALUES_INI}, {{name}}=…"
         )
         self._held = ExitStack()
-        self._secret = secrets.token_urlsafe(32)
-        self._broker = MemoryBroker()
         self._settings = Settings(
             log_dir=folder / "logs",
             state_dir=folder / "state",
@@ -129,7 +123,7 @@ class Stack:
             api_rate=_MANY,
             api_trigger_rate=_MANY,
         )
-        self._executors: list[Executor] = []
+        self._parts: OneProcess
         self.client: Client
         self.api_url = self.api_token = ""
 
@@ -169,6 +163,7 @@ class Stack:
             configure_events("info", BoundedFile(self._folder / "warren.log"))
         database = Database(file_url(self._folder / "warren.db"))
         self._held.callback(database.close)
+        self._parts = OneProcess(self._settings, database, secrets.token_urlsafe(32))
         file = _read(read_sources(self._files), self._values)
         # Handlers are imported by processes of their own, first to see what they declare, then by
         # the executors: meanwhile this one gets on with the rest.
@@ -176,17 +171,15 @@ class Stack:
             declaring = beside.submit(self._declared, _first_app(file))
             make_schema(database)
             names = self._apply(database, file, declaring.result())
-            scheduler = make_scheduler(
-                self._settings, database, self._broker.transport(), ClusterKeys(self._secret)
-            )
+            scheduler = self._parts.make_scheduler()
             # Executors stop first: their last reports must still be received.
             self._held.callback(scheduler.stop)
             self._held.callback(self._stop_executors)
             starting = beside.submit(self._start_executors, names)
             scheduler.start()
-            self._start_api(database)
+            self._start_api()
             starting.result()
-        self._wait_until_welcome(database)
+        self._wait_until_welcome()
 
     def _apply(self, database: Database, file: JobFile, declared: Sequence[JobSpec]) -> list[str]:
         """Apply the job files and what the handlers declare; return the names of all apps."""
@@ -215,59 +208,34 @@ class Stack:
 
     def _start_executors(self, apps: Sequence[str]) -> None:
         for app in apps:
-            self._start_executor(app)
-
-    def _start_executor(self, app: str) -> None:
-        settings = replace(self._settings, state_dir=self._settings.state_dir / app)
-        executor = make_executor(
-            settings,
-            app=app,
-            address=f"{app}-1",
-            transport=self._broker.transport(),
-            keys=AppKeys.derived(app, self._secret),
-            slots=make_slots(
+            settings = replace(self._settings, state_dir=self._settings.state_dir / app)
+            slots = make_slots(
                 settings, self._sources, make_run_logs(settings), signals=_NoSignals()
-            ),
-        )
-        executor.start()
-        self._executors.append(executor)
+            )
+            self._parts.start_executor(app, 1, slots, settings)
 
     def _stop_executors(self) -> None:
-        for executor in self._executors:
+        for executor in self._parts.executors:
             executor.stop(hurry=True)
-        for executor in self._executors:
+        for executor in self._parts.executors:
             executor.join(_CLOSE_SECONDS)
 
-    def _start_api(self, database: Database) -> None:
-        url = database.url.render_as_string(hide_password=False)
-        own = open_web_database(url, API_POOL, database)
-        self._held.callback(own.close)
-        keys = ClusterKeys(self._secret)
-        parts = self._held.enter_context(
-            web_parts(self._settings, own, self._broker.transport(), keys, self._secret)
-        )
-        api = make_api(parts, 0)
+    def _start_api(self) -> None:
+        api = make_api(self._held.enter_context(self._parts.web_parts(API_POOL)), 0)
         self._held.callback(api.stop)
         api.start()
-        commands = client_on(database, self._settings).commands
+        commands = client_on(self._parts.database, self._settings).commands
         everything = Rights(role=Role.ADMINISTRATOR, may_edit_glue=True)
         owner = commands.users.add("tests", None, everything)
         token = commands.tokens.add(TokenSpec(name="tests", owner_id=owner, scopes=list(Scope)))
         self.api_url, self.api_token = f"http://127.0.0.1:{api.port}", token
         self.client = self._held.enter_context(Client(self.api_url, token))
 
-    def _wait_until_welcome(self, database: Database) -> None:
-        boots = {executor.identity.boot_id for executor in self._executors}
+    def _wait_until_welcome(self) -> None:
         deadline = time.monotonic() + READY_SECONDS
-        while True:
-            rows, _ = registrations(database, presence.EXECUTOR)
-            if boots <= {row.boot_id for row in rows}:
-                return
-            for executor in self._executors:
-                if executor.join(0):
-                    raise CommandError(
-                        executor.failure or f"executor {executor.identity.address} has ended"
-                    )
+        while not self._parts.are_welcome():
+            if failure := self._parts.failure:
+                raise CommandError(failure)
             if time.monotonic() > deadline:
                 raise CommandError(f"expected executors to be ready within {READY_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)

@@ -44,6 +44,7 @@ from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailed
 from warren.sql.ids import RunIds
+from warren.sql.schema import version
 from warren.terminal.output import Output
 
 #: Pooled connections of an API, one for two threads; half as many more are opened when needed.
@@ -60,35 +61,13 @@ _LONG_SECONDS = 15.0
 MAX_LINES = 10_000
 
 
-def open_web_database(
-    url: str,
-    pool_size: int,
-    beside: Database | None = None,
-    *,
-    statement_seconds: int = STATEMENT_SECONDS,
-) -> Database:
-    """Open a database with the limits of a console or an API.
-
-    `beside` is another `Database` of the same file in this process; their writes take turns.
-    """
-    return Database(
-        url,
-        pool_size=pool_size,
-        answer_seconds=statement_seconds + 1,
-        statement_seconds=statement_seconds,
-        retry_seconds=RETRY_SECONDS,
-        fail_fast=True,
-        share_writes_with=beside,
-    )
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WebParts:
     """What a console or an API is made of.
 
     Attributes:
         settings: where it listens, and how it serves.
-        database: with the limits of `open_web_database`.
+        database: with time limits for statements and transactions.
         clock: the database's.
         link: to executors.
         secret: signs a console's cookies.
@@ -104,16 +83,38 @@ class WebParts:
 
 @contextmanager
 def web_parts(
-    settings: Settings, database: Database, transport: Transport, keys: ClusterKeys, secret: str
+    settings: Settings,
+    *,
+    url: str,
+    pool_size: int,
+    transport: Transport,
+    keys: ClusterKeys,
+    secret: str,
+    beside: Database | None = None,
 ) -> Iterator[WebParts]:
-    """Yield the parts of a console or an API; close the transport at the end.
+    """Yield the parts of a console or an API; close them and the transport at the end.
+
+    `url` is that of the database. `beside` is another `Database` of the same file in this process;
+    their writes take turns.
 
     Raises:
+        SchemaMismatch: the database has another version of the schema.
         SecretMismatch: the cluster's other processes have another secret.
 
     """
     with ExitStack() as held:
+        database = Database(
+            url,
+            pool_size=pool_size,
+            answer_seconds=STATEMENT_SECONDS + 1,
+            statement_seconds=STATEMENT_SECONDS,
+            retry_seconds=RETRY_SECONDS,
+            fail_fast=True,
+            share_writes_with=beside,
+        )
+        held.callback(database.close)
         held.callback(transport.close)
+        version.check(database)
         clock = DatabaseClock(database, monotonic=boot_seconds)
         link = ConsoleConnections(transport, database, keys, clock.now_ms)
         held.callback(link.close)
