@@ -5,18 +5,24 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
+from functools import partial
 
+from flask import Flask
 from sqlalchemy import update
 
-from tests.integration.warren.by_api.conftest import Desk
-from tests.support.api import make_token
+from tests.integration.warren.by_api.conftest import Desk, RealClock
+from tests.support.api import make_api, make_token
 from tests.support.console import add_user
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
+from warren.admin_web.services import ApiLimits
 from warren.errands.table import ERRANDS
 from warren.resources.operation import Scope
 from warren.sql.accounts.users import Role
-from warren.sql.models import Job, Run
+from warren.sql.alarms.alarms import AlarmStatus
+from warren.sql.batch import modify
+from warren.sql.models import Alarm, Job, Run
 
 #: What is typed, in order; what stands in braces are ids of the sample. Each is an errand, or what
 #: is refused: the exit status is compared too.
@@ -225,6 +231,32 @@ def test_a_run_is_waited_for_and_its_end_is_told(desk: Desk) -> None:
 
         ended.join()
         assert (done.status, done.out) == (1, "run 4 FAILED: out of paper\n")
+
+
+def test_a_test_alarm_is_waited_for_and_its_outcome_is_told(
+    desk: Desk, served: Callable[[Flask], str]
+) -> None:
+    limits = ApiLimits(test_seconds=0)  # the command has to ask again
+    url = served(make_api(desk.by_api.database, RealClock(), limits=limits))
+    for way, rows in (
+        (desk.here, desk.rows),
+        (partial(desk.there, WARREN_API_URL=url), desk.by_api),
+    ):
+        rows.scheduler("mailer", RealClock().now_ms(), mails=True)
+        told = threading.Thread(target=_tell, args=(rows,))
+        told.start()
+
+        done = way("alarms test --email ops@example.com")
+
+        told.join()
+        assert (done.status, done.out) == (0, "ops@example.com: delivered; 250 OK\n")
+
+
+def _tell(rows: Rows) -> None:
+    """Say of the test alarm that it was sent, as soon as it is stored."""
+    ready = update(Alarm).where(Alarm.status == AlarmStatus.READY)
+    sent = ready.values(status=AlarmStatus.SENT, answer="250 OK")
+    eventually(lambda: rows.database.write(lambda session: modify(session, sent)) == 1)
 
 
 def _end(rows: Rows) -> None:
