@@ -9,18 +9,26 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
 from warren.errors import CommandError
 from warren.importing.xxl_job.source_tables import LOG, OK, Row
 from warren.importing.xxl_job.sources import LiveSource
+from warren.sql.errors import DatabaseUnavailable
 from warren.sql.instants import epoch_ms, iso
+
+T = TypeVar("T")
 
 #: How long XXL-JOB's database must be unchanged, at least, before its jobs are taken over, and how
 #: often it is checked: longer than its admin plans ahead, which is 5 s.
 QUIET_SECONDS = 6
+#: If nothing changes for this long, the admin is stopped: executors register with it every 30 s.
+STOPPED_SECONDS = 35
 #: Runs that are open for longer never end: XXL-JOB keeps some open for ever.
 _OPEN_FOR = timedelta(days=1)
+#: Runs that a line names.
+_NAMED = 10
 _COLUMNS = (
     "id",
     "job_id",
@@ -129,7 +137,24 @@ class CutOver:
                 if time.monotonic() >= self._until:
                     raise
             else:
-                return open_runs(self._source, self._zone)
+                return self._open_runs()
+
+    def _open_runs(self) -> list[OpenRun]:
+        return self._ask(lambda: open_runs(self._source, self._zone))
+
+    def _ask(self, ask: Callable[[], T]) -> T:
+        """Ask the database, again while it does not answer and there is time to wait."""
+        last = ""
+        while True:
+            try:
+                return ask()
+            except DatabaseUnavailable as error:
+                if time.monotonic() >= self._until:
+                    raise
+                if last != str(error):
+                    last = str(error)
+                    self._report(f"{last}; trying again")
+                time.sleep(1)
 
     def check(self) -> None:
         """Check that nothing has changed since `wait`.
@@ -138,24 +163,33 @@ class CutOver:
             CommandError: something has changed.
 
         """
-        if self._source.activity() != self._before:
+        if self._ask(self._source.activity) != self._before:
             raise CommandError(
                 f"{self._source.name} changed within {self._quiet_seconds:g} s: XXL-JOB's admin is "
                 "still running; stop it before --take-over, or both start every run"
             )
 
     def _watch(self) -> None:
-        self._before = self._source.activity()
+        self._before = self._ask(self._source.activity)
         end_at = time.monotonic() + self._quiet_seconds
         while (left := end_at - time.monotonic()) > 0:
             time.sleep(min(left, QUIET_SECONDS))
             self.check()
 
     def _wait_for_runs(self) -> Sequence[OpenRun]:
-        last_count = -1
-        while left := open_runs(self._source, self._zone):
+        last_count, activity, changed_at = -1, None, 0.0
+        while left := self._open_runs():
             seconds = self._until - time.monotonic()
             if seconds <= 0:
+                break
+            if (newest := self._ask(self._source.activity)) != activity:
+                activity, changed_at = newest, time.monotonic()
+            elif time.monotonic() - changed_at > STOPPED_SECONDS:
+                ids = ", ".join(str(run.run_id) for run in left[:_NAMED])
+                self._report(
+                    "nothing changes in XXL-JOB any more, so its admin is stopped, and these runs "
+                    f"never end there ({len(left)}): {ids}{', …' if len(left) > _NAMED else ''}"
+                )
                 break
             if len(left) != last_count:
                 last_count = len(left)

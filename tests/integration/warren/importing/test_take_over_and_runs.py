@@ -12,7 +12,10 @@ from sqlalchemy import select, update
 
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.acting import NamedCommands
+from warren.importing.xxl_job import cut_over
+from warren.importing.xxl_job.sources import LiveSource
 from warren.scheduler.audit.integrity_check import audit
+from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import child_links
 from warren.sql.models import Job, Run
 
@@ -114,6 +117,38 @@ class TestTakeOver:
         assert "waiting for up to 120 s\nwarning: nothing is running in XXL-JOB" in said
         assert f"run {run_id} of job 1 at" not in said
         assert case.job(1).is_enabled
+
+    def test_runs_that_never_end_there_are_named_once_its_admin_is_stopped(
+        self, case: ImportCase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(cut_over, "STOPPED_SECONDS", 1)
+        monkeypatch.setattr(cut_over, "QUIET_SECONDS", 0.5)
+        case.xxl.job()
+        run_id = self.open_run(case)
+
+        said = case.run("--take-over", "--wait", "10m")
+
+        assert f"so its admin is stopped, and these runs never end there (1): {run_id}" in said
+        assert f"run {run_id} of job 1 at" in said
+
+    def test_a_database_that_refuses_connections_for_a_while_is_asked_again(
+        self, case: ImportCase, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        case.xxl.job()
+        failures = [DatabaseUnavailable("connection refused"), None]
+        read = LiveSource.activity
+
+        def activity(source: LiveSource) -> object:
+            if failures and (failure := failures.pop(0)):
+                raise failure
+            return read(source)
+
+        monkeypatch.setattr(LiveSource, "activity", activity)
+
+        said = case.run("--take-over", "--wait", "10m")
+
+        assert "connection refused; trying again" in said
+        assert not failures
 
     def test_job_that_moved_to_another_app_there_is_moved_as_it_says(
         self, case: ImportCase
