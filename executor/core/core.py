@@ -77,6 +77,8 @@ QUESTION_SECONDS = 10.0
 #: How long a goodbye is valid, and how long to wait for the broker's confirm.
 GOODBYE_SECONDS = 60.0
 GOODBYE_CONFIRM_SECONDS = 2.0
+#: How long an executor of remote runs may be away and still continue them.
+REMOTE_RETURN_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +173,7 @@ def assemble(context: BootContext, core: "Core") -> Roles:
     awaited = AwaitedCalls(sender, clock.monotonic)
     commands = CommandHandler(
         context,
+        slots=slots,
         active_runs=active_runs,
         intake=intake,
         early_kills=early_kills,
@@ -389,51 +392,6 @@ class Watch:
             self._roles.active_runs.return_waiting(away)
 
 
-#: How long an executor of remote runs may be away and still continue them.
-REMOTE_RETURN_SECONDS = 120
-
-
-class HeartbeatComposer:
-    """Reads counters of the roles only, so that any thread may call it."""
-
-    def __init__(self, context: BootContext, roles: Roles, watch: Watch) -> None:
-        self._identity = context.identity
-        self._slot_count = context.limits.slots
-        self._roles = roles
-        self._watch = watch
-        self._clock = context.clock
-        self._run_states = context.run_states
-        self._started_at_ms = context.clock.now_ms()
-
-    def compose(self) -> Heartbeat:
-        catalogue = self._roles.slots.catalogue
-        return Heartbeat(
-            app=self._identity.app,
-            address=self._identity.address,
-            boot_id=self._identity.boot_id,
-            started_at_ms=self._started_at_ms,
-            load=self._load(),
-            catalogue=catalogue.fingerprint if catalogue else "",
-            draining=self._roles.readiness.refusal is not None,
-            health_issues=self._watch.health_issues,
-            returns_seconds=REMOTE_RETURN_SECONDS if self._roles.slots.is_remote else 0,
-            triggers_per_message=MAX_PACK_TRIGGERS,
-            sent_at_ms=self._clock.steady_ms(),
-            last_run_id=self._run_states.highest_id,
-            repeated_id=self._run_states.repeated_id,
-        )
-
-    def _load(self) -> Load:
-        cpu_percent, memory_percent = self._roles.load.read()
-        return Load(
-            cpu_percent=cpu_percent,
-            memory_percent=memory_percent,
-            slots=self._slot_count,
-            running=self._roles.active_runs.running_count,
-            waiting=self._roles.active_runs.waiting_count,
-        )
-
-
 class Core:
     """One boot of one executor. Used from the loop's thread unless a method says otherwise.
 
@@ -460,7 +418,7 @@ class Core:
         self._slots_closed: asyncio.Future[None] | None = None
         self._roles = assemble(context, self)
         self._watch = Watch(self._roles, context.clock, context.log)
-        self._heartbeats = HeartbeatComposer(context, self._roles, self._watch)
+        self._started_at_ms = context.clock.now_ms()
         self._active_runs = self._roles.active_runs
         self._commits = self._roles.commits
         who = context.identity
@@ -538,8 +496,31 @@ class Core:
         self._active_runs.start_ready()
 
     def compose_heartbeat(self) -> Heartbeat:
-        """Return the current heartbeat; called from another thread."""
-        return self._heartbeats.compose()
+        """Return the current heartbeat; called from another thread, it reads counters only."""
+        who, roles = self._identity, self._roles
+        cpu_percent, memory_percent = roles.load.read()
+        catalogue = roles.slots.catalogue
+        return Heartbeat(
+            app=who.app,
+            address=who.address,
+            boot_id=who.boot_id,
+            started_at_ms=self._started_at_ms,
+            load=Load(
+                cpu_percent=cpu_percent,
+                memory_percent=memory_percent,
+                slots=self._context.limits.slots,
+                running=self._active_runs.running_count,
+                waiting=self._active_runs.waiting_count,
+            ),
+            catalogue=catalogue.fingerprint if catalogue else "",
+            draining=roles.readiness.refusal is not None,
+            health_issues=self._watch.health_issues,
+            returns_seconds=REMOTE_RETURN_SECONDS if roles.slots.is_remote else 0,
+            triggers_per_message=MAX_PACK_TRIGGERS,
+            sent_at_ms=self._clock.steady_ms(),
+            last_run_id=self._run_states.highest_id,
+            repeated_id=self._run_states.repeated_id,
+        )
 
     def _start_soon(self) -> None:
         """Start what may start, once per round of the loop, however many runs have ended."""

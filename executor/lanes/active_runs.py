@@ -193,14 +193,6 @@ class ActiveRuns:
         run = self._runs.get(run_id)
         return run if run is not None and run.phase.has_slot else None
 
-    def refresh_log(self, run_id: int, then: Callable[[], None]) -> None:
-        """Call `then` when the log of a run is as new as it can be here; never waits."""
-        self._slots.refresh_log(run_id, then)
-
-    def has_late_log(self, run_id: int) -> bool:
-        """Whether the log of a run that has ended is not complete here yet."""
-        return self._slots.has_late_log(run_id)
-
     def waiting_ids(self) -> list[int]:
         """Return the ids of the runs that wait in lanes."""
         return [run_id for run_id, run in self._runs.items() if run.phase is Phase.WAITING]

@@ -43,6 +43,7 @@ from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.messaging.heartbeat import LoadMeter
 from warren.executor.messaging.signed_sender import Sender
+from warren.executor.processes.interface import SlotPool
 from warren.executor.requests.intake import EarlyKills, Intake, why_of
 
 #: Seconds between two questions about a call, at first and at most, and for which one is valid.
@@ -230,6 +231,7 @@ class CommandHandler:
         self,
         context: BootContext,
         *,
+        slots: SlotPool,
         active_runs: ActiveRuns,
         intake: Intake,
         early_kills: EarlyKills,
@@ -242,6 +244,7 @@ class CommandHandler:
         self._run_logs = context.run_logs
         self._run_states = context.run_states
         self._log = context.log
+        self._slots = slots
         self._active_runs = active_runs
         self._intake = intake
         self._early_kills = early_kills
@@ -271,7 +274,7 @@ class CommandHandler:
             case RunStateQuery():
                 self._responder.run_states(message)
             case ReadLog():
-                self._active_runs.refresh_log(message.run_id, partial(self._show_log, message))
+                self._slots.refresh_log(message.run_id, partial(self._show_log, message))
             case _:
                 self._log.debug("command_ignored", type=wire_type(type(message)))
 
@@ -291,7 +294,7 @@ class CommandHandler:
 
     def _show_log(self, question: ReadLog) -> None:
         # Checked before the log is read: if nothing is late then, what is read is complete.
-        late = self._active_runs.has_late_log(question.run_id)
+        late = self._slots.has_late_log(question.run_id)
         growing = self._active_runs.is_running(question.run_id) is True
         if self._run_states.has_another(question.run_id, question.identity):
             question = msgspec.structs.replace(question, scheduled_day="")
