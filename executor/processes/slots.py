@@ -450,21 +450,21 @@ class Slots(SlotPool):
             self._apply(SlotEvent.FORKED, process.run)
 
     def _on_answer(self, process: JobProcess, answer: frames.FromJobProcess) -> None:
-        run = process.run
         if isinstance(answer, frames.Withheld):
             self._early_runs.on_withheld(process, answer.batch)
-        elif isinstance(answer, frames.Told):
-            if run is not None and run.trigger.run_id == answer.run_id:
-                self._events.progressed(answer.run_id, answer.progress)
+            return
+        run = process.run
+        if run is None or run.trigger.run_id != answer.run_id:
+            return
+        if isinstance(answer, frames.Told):
+            self._events.progressed(answer.run_id, answer.progress)
         elif isinstance(answer, frames.Call):
-            if run is not None and run.trigger.run_id == answer.run_id:
-                self._report_started(run)
-                run.has_called = True
-                self._events.called(answer, partial(process.keep, answer))
+            self._report_started(run)
+            run.has_called = True
+            self._events.called(answer, partial(process.keep, answer))
         elif isinstance(answer, frames.Await):
-            if run is not None and run.trigger.run_id == answer.run_id:
-                self._wait_for(run, process, answer)
-        elif run is not None and run.trigger.run_id == answer.run_id:
+            self._wait_for(run, process, answer)
+        else:
             self._report_started(run)  # the answer may arrive before `Forked`
             run.result = answer
             self._apply(self._answered(process, answer), run)
