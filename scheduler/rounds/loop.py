@@ -13,6 +13,8 @@ LONGEST_SECONDS = 0.5
 NAP_SECONDS = 5.0
 #: How long a role waits after a failed round, at first and at most.
 BACKOFF_SECONDS = (0.1, 2.0)
+#: How often a role that fails again and again says so: a database may be away for an hour.
+TELL_SECONDS = 60.0
 
 #: The roles that others wake.
 Woken = Literal["backfills", "confirmations", "dispatcher", "mailer", "registrar", "webhooks"]
@@ -67,7 +69,7 @@ class WakeUps:
 
 
 class Role:
-    """The rounds of one role; after a failed one it logs, waits and tries again.
+    """The rounds of one role; after a failed one it waits and tries again.
 
     Args:
         name: for the log.
@@ -90,6 +92,10 @@ class Role:
         self.due_at = float("-inf")
         self._run_round = run_round
         self._longest = longest_seconds
+        #: When a failure was logged, how many were not since then, and whether no recovery was.
+        self._told_at = float("-inf")
+        self._untold = 0
+        self._is_told = False
         self._backoff = BACKOFF_SECONDS[0]
 
     def take_turn(self, *, is_woken: bool) -> None:
@@ -98,19 +104,34 @@ class Role:
             return
         try:
             wait_seconds = min(self._run_round(), self._longest)
-        except Exception as error:
-            # Once in full, then in one line: a database away for an hour must not fill the disk.
-            log.warning("role_failed", role=self.name, error=str(error), exc_info=not self.failing)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the next round may succeed
+            self._tell(error)
             self.failing = True
             wait_seconds, self._backoff = self._backoff, min(self._backoff * 2, BACKOFF_SECONDS[1])
             self.due_at = time.monotonic() + wait_seconds
             return
-        if self.failing:
+        if self._is_told:
+            self._is_told = False
             log.info("role_recovered", role=self.name)
         self.failing = False
         self._backoff = BACKOFF_SECONDS[0]
         self.succeeded_at = time.monotonic()
         self.due_at = self.succeeded_at + wait_seconds
+
+    def _tell(self, error: Exception) -> None:
+        """Log a failed round, once a minute; with its stack trace if it is the first."""
+        now = time.monotonic()
+        if now - self._told_at < TELL_SECONDS:
+            self._untold += 1
+            return
+        log.warning(
+            "role_failed",
+            role=self.name,
+            error=str(error),
+            untold=self._untold,
+            exc_info=not self.failing,
+        )
+        self._told_at, self._untold, self._is_told = now, 0, True
 
 
 class Loop:

@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.eventually import eventually
 from warren.scheduler.rounds.loop import Loop, Role, WakeUp, WakeUps
@@ -179,3 +180,21 @@ def test_a_role_is_woken_by_its_name_and_takes_each_reason_once() -> None:
     assert awake.is_set()
     assert awake.has("old runs")
     assert [awake.take("old runs"), awake.take("old runs")] == [True, False]
+
+
+def test_a_role_that_fails_again_and_again_says_so_once_a_minute(
+    role: Role, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr(time, "monotonic", lambda: now)
+    with capture_logs() as logs:
+        for number in range(120):
+            now += 1.0
+            # A server that comes and goes makes every second round fail.
+            rounds.error = RuntimeError("no node") if number % 2 else None
+            role.due_at = now
+            role.take_turn(is_woken=False)
+
+    failed = [line["untold"] for line in logs if line["event"] == "role_failed"]
+    assert failed == [0, 29]
+    assert [line["event"] for line in logs].count("role_recovered") == 2
