@@ -14,6 +14,7 @@ from warren.broker.errors import BrokerUnavailable
 from warren.broker.messages.to_executor import Kill
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.retention.clearing import Cleaner
 from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS
 from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
 from warren.sql.errors import DatabaseUnavailable
@@ -179,6 +180,34 @@ def test_an_order_to_kill_reaches_the_boot_that_has_the_run(
     cluster.commands().kill(run_id)
 
     assert desk.expect(Kill).run_id == run_id
+
+
+@on_memory
+def test_a_cleaner_that_hangs_delays_no_order_to_kill(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def hang(_cleaner: Cleaner, _now_ms: int) -> float:
+        begun.set()
+        go_on.wait(60)
+        return 60.0
+
+    monkeypatch.setattr(Cleaner, "run_round", hang)
+    cluster.be_quick()
+    cluster.scheduler()
+    desk = FakeExecutor(cluster).join()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    desk.take(1)
+    cluster.wait_status(run_id, RunStatus.SENT)
+    assert begun.wait(60)
+
+    cluster.commands().kill(run_id)
+
+    assert desk.expect(Kill).run_id == run_id
+    assert not go_on.is_set()
+    go_on.set()
 
 
 @on_memory
