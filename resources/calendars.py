@@ -1,10 +1,12 @@
 """Calendars: which days are working days."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated
 
 import msgspec
 
+from warren.resources.job_files import Applied, JobFileText
 from warren.resources.operation import Scope, operation
 
 #: Weekdays from Monday on.
@@ -56,6 +58,13 @@ class YearQuery(msgspec.Struct, kw_only=True):
     version: Annotated[int, msgspec.Meta(ge=1)] | None = None
 
 
+class CalendarFilesBody(msgspec.Struct, kw_only=True):
+    """Job files of which only the calendars are applied; with `dry_run`, nothing is stored."""
+
+    files: list[JobFileText]
+    dry_run: bool = False
+
+
 @operation("GET", "/calendars", Scope.READ)
 def list_calendars() -> list[Calendar]:
     """List calendars by name, with the jobs that use them."""
@@ -66,3 +75,11 @@ def show_calendar(
     name: str, *, year: int | None = None, version: int | None = None
 ) -> CalendarYear:
     """Show a year of a calendar: the days that are not as their weekday says, and its jobs."""
+
+
+@operation("POST", "/calendars:apply", Scope.ADMIN, body=CalendarFilesBody)
+def apply_calendars(*, files: Sequence[JobFileText], dry_run: bool = False) -> Applied:
+    """Make calendars match those of job files; nothing else of the files is applied.
+
+    A new version counts from ten seconds after it is stored.
+    """

@@ -55,7 +55,8 @@ class JobWarning(msgspec.Struct, kw_only=True, frozen=True):
 class Applied(msgspec.Struct, kw_only=True, frozen=True):
     """What was changed, or would be, without what stays; `warnings` are about all its jobs.
 
-    `over` has a line for each calendar of the files whose days have all passed.
+    `over` has a line for each calendar of the files whose days have all passed, or whose feed has
+    events that are no days of it.
     """
 
     changes: list[ChangeAnswer]

@@ -9,15 +9,14 @@ import click
 
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
-from warren.errands.sending import open_sender
 from warren.jobfile.sources import Source, read_sources
 from warren.resources import calendars as operations
 from warren.resources.calendars import WEEKDAYS
 from warren.settings.settings import Settings
+from warren.terminal.changes import print_applied
 from warren.terminal.output import (
     print_facts,
     print_line,
-    print_output,
     print_struct,
     print_table,
     shown_time,
@@ -67,15 +66,15 @@ def apply(
     if bool(files) is bool(name):
         raise click.UsageError("expected a FILE, or --name with --from")
     given = read_sources(files) if name is None else [_described(name, source, weekend)]
-    with open_sender(settings) as sender:
-        seen = sender.send("calendars.apply", files=given, dry_run=True, as_json=as_json)
-        print_output(seen)
-        if dry_run or not seen.facts["changes"]:
+    with connect(settings) as client:
+        seen = client.apply_calendars(files=given, dry_run=True)
+        print_applied(seen, as_json=as_json)
+        if dry_run or not seen.changes:
             return 0
         if not yes and not click.confirm("Apply this?", default=False, err=True):
             return 1
-        output = sender.send("calendars.apply", files=given, dry_run=False, as_json=as_json)
-    print_output(output)
+        applied = client.apply_calendars(files=given)
+    print_applied(applied, as_json=as_json)
     return 0
 
 

@@ -20,7 +20,6 @@ ERRANDS = {
     "jobs.list": Errand(READ, "jobs:list_jobs"),
     "jobs.show": Errand(READ, "jobs:show_job"),
     "jobs.trigger": Errand(TRIGGER, "runs:trigger_job"),
-    "calendars.apply": Errand(ADMIN, "calendars:apply_calendars"),
     "runs.list": Errand(READ, "runs:list_runs"),
     "runs.skips": Errand(READ, "runs:list_skips"),
     "runs.show": Errand(READ, "runs:show_run"),

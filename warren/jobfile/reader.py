@@ -391,10 +391,6 @@ class JobFile:
             self.at,
         )
 
-    def refuse_over(self) -> None:
-        """Raise JobFileError if all that a calendar knows has passed."""
-        _raise(self.over, self.at)
-
     def over_lines(self) -> list[str]:
         """Return a line for each calendar whose days have all passed."""
         return [f"{self.at(problem.line)}: {problem.text}" for problem in self.over]

@@ -11,12 +11,15 @@ from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.resources import calendars as operations
 from warren.resources.calendars import CalendarYear
+from warren.resources.job_files import Applied, ValuesGiven
 from warren.resources.operation import Scope
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarChange
+from warren.scheduler.commands.job_files.preview import foresee_calendars, store_calendars
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.calendar_view import calendar_views, read_year, year_of
+from warren.scheduler.views.job_file_view import applied_view
 from warren.sql.instants import iso, moment
 
 
@@ -128,6 +131,25 @@ class CalendarEndpoints:
         days = commands.resolved(calendar_spec_of(name, call.body))
         act = commands.foresee if call.query.dry_run else commands.apply
         return _applied(act(name, days))
+
+    @serves(operations.apply_calendars)
+    def apply_files(self, call: Call) -> Applied:
+        file = self._services.job_files.read(call.body.files, ValuesGiven())
+        if file.over:
+            errors = [
+                {"file": place, "detail": words}
+                for place, _, words in (line.partition(": ") for line in file.over)
+            ]
+            raise Refusal(422, "; ".join(file.over), errors=errors)
+        context, dry_run = self._services.context(call.actor), call.body.dry_run
+        foreseen = foresee_calendars(context, file.parts.calendars)
+        not_taken = [
+            f"calendar {change.name}: {change.not_taken}"
+            for change in foreseen.of
+            if change.not_taken and not change.number  # of one that changes, its change says so
+        ]
+        changes = foreseen.changes if dry_run else store_calendars(context, foreseen)
+        return applied_view(changes, dry_run=dry_run, over=not_taken)
 
 
 def calendar_spec_of(name: str, body: CalendarBody, pointer: str = "") -> CalendarSpec:
