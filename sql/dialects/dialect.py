@@ -7,6 +7,7 @@ Statements outside this folder are written with SQLAlchemy, which omits `FOR UPD
 Errors of any database are classified: try again, unavailable, or a fault of the statement.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
@@ -221,6 +222,11 @@ class Dialect(Protocol):
         """
 
 
+#: The table in a statement, and the words of an answer that did not come in time.
+_TABLE = re.compile(r"(?:INTO|UPDATE|FROM|JOIN)\s+`?([a-z_]\w*)")
+_TIMED_OUT = re.compile(r"timed out|timeout exceeded", re.IGNORECASE)
+
+
 def is_retryable(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
     """Whether the same unit of work may succeed if it is tried again now."""
     return isinstance(error, DBAPIError) and dialect.is_retryable(error)
@@ -250,5 +256,11 @@ def unavailable(
 
 
 def _words(error: DBAPIError) -> str:
+    """Return what the database or its driver said, and the table that the statement was about."""
     arguments = getattr(error.orig, "args", ())
-    return " ".join(str(arguments[-1] if arguments else error.orig).split())
+    words = " ".join(str(arguments[-1] if arguments else error.orig).split())
+    table = _TABLE.search(error.statement or "")
+    if table is None:
+        return words
+    hint = " (is it locked, for example by a dump?)" if _TIMED_OUT.search(words) else ""
+    return f"{words}, at a statement on {table[1]}{hint}"

@@ -1,9 +1,11 @@
 """MariaDB and MySQL: their timeouts, error codes and SQL."""
 
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -32,6 +34,7 @@ from sqlalchemy.types import TypeEngine
 from warren.sql.dialects import url_forms
 from warren.sql.dialects.dialect import Columns, Connecting, Locking, UpdateRule, too_old
 from warren.sql.dialects.lean_connection import lean
+from warren.sql.errors import DatabaseUnavailable
 
 CONNECT_SECONDS = 5
 
@@ -304,6 +307,11 @@ def _tls(url: URL) -> dict[str, Any]:
         for name, value in url.query.items()
         if name.startswith("ssl_")
     }
+    for name in ("ca", "capath", "cert", "key"):
+        path = Path(options.get(name, "."))
+        if not os.access(path, os.R_OK):
+            fault = "cannot be read" if path.exists() else "does not exist"
+            raise DatabaseUnavailable(f"ssl_{name} of the database URL: {path} {fault}")
     if not options:
         return {"ssl_disabled": True} if _is_local(url.host or "localhost") else {}
     if "ca" in options or "capath" in options:

@@ -175,7 +175,7 @@ def test_connections_within_one_machine_read_no_certificates(
         ("127.0.0.1", "", True),
         ("localhost", "", True),
         ("[::1]", "", True),
-        ("127.0.0.1", "?ssl_ca=/nowhere/ca.pem", False),
+        ("127.0.0.1", "?ssl_capath=/", False),
         ("localhost", "?charset=utf8mb4", True),
         ("10.0.0.1", "", False),
         ("db.example.com", "", False),

@@ -11,6 +11,8 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from warren.sql.dialects.dialect import is_retryable, is_schema_fault, unavailable
 from warren.sql.dialects.mysql import MySQL
 from warren.sql.dialects.sqlite import SQLite
+from warren.sql.engine import Database
+from warren.sql.errors import DatabaseUnavailable
 
 URL = make_url("mysql+pymysql://warren:hunter2@db:3306/warren?ssl_key_password=hunter2")
 SERVER, FILE = MySQL(), SQLite()
@@ -109,5 +111,32 @@ def test_the_words_are_one_line_that_names_the_database_and_hides_the_password()
     words = str(unavailable(failed(2013, "lost\n connection"), URL, SERVER))
 
     assert words == (
-        "cannot use the database mysql+pymysql://warren:***@db:3306/warren: lost connection"
+        "cannot use the database mysql+pymysql://warren:***@db:3306/warren: lost connection, "
+        "at a statement on t"
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (2013, "Lost connection to MySQL server during query (timed out)"),
+        (1205, "Lock wait timeout exceeded; try restarting transaction"),
+    ],
+)
+def test_a_statement_that_waits_too_long_names_its_table(code: int, words: str) -> None:
+    statement = (
+        "UPDATE (SELECT 1 AS id) v STRAIGHT_JOIN xxl_job_log FORCE INDEX (PRIMARY) SET x = 1"
+    )
+    failure = unavailable(failed(code, words, statement=statement), URL, SERVER)
+
+    assert str(failure).endswith(
+        f"{words}, at a statement on xxl_job_log (is it locked, for example by a dump?)"
+    )
+
+
+@pytest.mark.parametrize("name", ["ca", "capath", "cert", "key"])
+def test_a_missing_file_of_tls_is_named_with_its_argument(name: str) -> None:
+    with pytest.raises(DatabaseUnavailable) as failure:
+        Database(f"mysql+pymysql://u@db/warren?ssl_{name}=/no/such.pem")
+
+    assert str(failure.value) == f"ssl_{name} of the database URL: /no/such.pem does not exist"
