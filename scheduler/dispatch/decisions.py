@@ -34,6 +34,7 @@ from warren.scheduler.dispatch.workload import Place, Workload
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.limits.room import (
     Age,
+    ClusterLane,
     FullLimit,
     LimitRoom,
     NeverFits,
@@ -584,34 +585,27 @@ def is_flow(row: PlannedRun, job: JobToRun | None, scripts: Mapping[int, Script 
 
 
 def decide_flow(
-    job: JobToRun, rows: Sequence[PlannedRun], running: Sequence[Age], now_ms: int
-) -> tuple[Collection[Decision], list[int]]:
+    job: JobToRun, rows: Sequence[PlannedRun], running: Iterable[Age], now_ms: int
+) -> tuple[list[Decision], list[int]]:
     """Decide which runs of a flow open now; also return the running ones that they replace."""
-    most, covers = max(1, job.concurrency), job.block == Block.COVER_EARLY
-    underway = list(running)
-    decided: dict[Age, Decision] = {}
-    covered: list[int] = []
-
-    def refuse(row: PlannedRun, why: Words) -> Ends:
-        return Ends(row, refused(row.id, why, now_ms))
-
-    rows_of = {age_of(row): row for row in rows}
-    for age, row in rows_of.items():
-        if covers:  # older ones that this claim would open make room
-            for older in sorted(underway):
-                opens = isinstance(decided.get(older), Opens)
-                if older < age and opens and len(underway) >= most:
-                    underway.remove(older)
-                    decided[older] = refuse(rows_of[older], Why.FLOW_OUTDATED(id=row.id))
-        if len(underway) < most:
-            underway.append(age)
-            decided[age] = Opens(row.id)
-        elif job.block == Block.DISCARD_LATER:
-            decided[age] = refuse(row, Why.FLOW_RUNS(id=underway[0][1]))
-        elif covers and age < max(underway):
-            decided[age] = refuse(row, Why.FLOW_OUTDATED(id=max(underway)[1]))
-        else:
-            if covers:
-                covered = sorted(run_id for _, run_id in underway)
-            decided[age] = Waits(job.id)
-    return decided.values(), covered
+    lane = ClusterLane(
+        block=Block(job.block),
+        most=max(1, job.concurrency),
+        running=set(running),
+        claimed={age_of(row) for row in rows},
+    )
+    covered = lane.covered()
+    decisions: list[Decision] = []
+    for row in rows:
+        match lane.decide(row):
+            case None:
+                lane.send(row)
+                decisions.append(Opens(row.id))
+            case Wait():
+                decisions.append(Waits(job.id))
+            case Refuse():
+                why = Why.FLOW_OUTDATED(id=lane.newest[1])
+                if lane.block is Block.DISCARD_LATER:
+                    why = Why.FLOW_RUNS(id=min(lane.running)[1])
+                decisions.append(Ends(row, refused(row.id, why, now_ms)))
+    return decisions, covered

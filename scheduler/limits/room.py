@@ -64,6 +64,11 @@ class ClusterLane:
         """Whether its runs wait for each other, so that only the first has to be looked at."""
         return self.block is Block.SERIAL_EXECUTION
 
+    @property
+    def newest(self) -> Age:
+        """The newest run that is running or still to be decided."""
+        return max(self.running | self.claimed)
+
     def decide(self, run: PlannedRun) -> Wait | Refuse | None:
         """Decide about the next claimed run; None = it may start."""
         age = age_of(run)

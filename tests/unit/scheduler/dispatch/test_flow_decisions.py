@@ -37,9 +37,11 @@ def said(decision: Decision) -> str | Words:
         (DISCARD, 1, [], [7, 8], ["opens", Why.FLOW_RUNS(id=7)], []),
         (COVER, 1, [1], [7], ["waits"], [1]),
         (COVER, 1, [8], [7], [Why.FLOW_OUTDATED(id=8)], []),
-        (COVER, 1, [], [7, 8, 9], [Why.FLOW_OUTDATED(id=8), Why.FLOW_OUTDATED(id=9), "opens"], []),
+        (COVER, 1, [], [7, 8, 9], [Why.FLOW_OUTDATED(id=9), Why.FLOW_OUTDATED(id=9), "opens"], []),
         (COVER, 1, [], [8, 7], ["opens", Why.FLOW_OUTDATED(id=8)], []),
-        (COVER, 2, [1], [7, 8], [Why.FLOW_OUTDATED(id=8), "opens"], []),
+        (COVER, 2, [1, 2], [7], ["waits"], [1]),
+        (COVER, 2, [1], [7, 8], ["opens", "waits"], [1]),
+        (COVER, 2, [], [7, 8, 9], [Why.FLOW_OUTDATED(id=9), "opens", "opens"], []),
     ],
 )
 def test_a_flow_opens_as_many_runs_as_may_run_at_once(
