@@ -13,7 +13,7 @@ from werkzeug.wrappers import Response
 from warren.admin_web.flows import FlowPreview, read_flow
 from warren.admin_web.flows import preview as preview_flow
 from warren.admin_web.forms.job_fields import FLOW, JobForm
-from warren.admin_web.forms.param_form import ParamInput
+from warren.admin_web.forms.param_form import ParamInput, with_others
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import problem_text, reason_text
@@ -30,7 +30,6 @@ from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarm_commands import AlarmCommands
 from warren.scheduler.commands.job_edits import Applied, ChangeAction
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
@@ -180,10 +179,9 @@ class JobFormPages:
         if BUTTON in request.form:
             self._test(form, spec, job_id)
             return self._form(form, action=action, job_id=job_id)
-        if not self._is_to_be_saved(form, spec):
+        if not self._is_to_be_saved(form, spec, job_id):
             return self._form(form, action=action, job_id=job_id), _code()
         try:
-            form.params.check()
             commands = self._services.commands(visitor().actor)
             done = commands.jobs.update(job_id, spec, seen=form.seen.data or "")
         except Refused as refused:
@@ -226,7 +224,6 @@ class JobFormPages:
         if not self._is_to_be_saved(form, spec):
             return self._form(form, action=action, origin=origin), _code()
         try:
-            form.params.check()
             job_id = self._services.commands(visitor().actor).jobs.create(spec)
         except Refused as refused:
             _show(refused, form)
@@ -257,17 +254,15 @@ class JobFormPages:
         webhook = RunWebhook(url=spec.webhook_url)
         form.show_problems(self._tests.send_typed(form, targets, webhook, send))
 
-    def _is_to_be_saved(self, form: JobForm, spec: JobSpec) -> bool:
+    def _is_to_be_saved(self, form: JobForm, spec: JobSpec, job_id: int = 0) -> bool:
         """Return whether to save the form; if not, show all problems in it at once."""
         if "preview" in request.form:
             return False
-        if not form.errors:
+        faults = form.params.faults()
+        if not form.errors and not faults:
             return True
-        form.show_problems(
-            rules.problems(
-                spec, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
-            )
-        )
+        others = self._services.commands(visitor().actor).jobs.problems(spec, job_id)
+        form.show_problems(with_others(faults, others))
         return False
 
     def _form(

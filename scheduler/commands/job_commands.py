@@ -1,6 +1,6 @@
 """Commands on single jobs: create, change, delete, start and stop."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import TypeVar
@@ -21,7 +21,7 @@ from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits.specs import KnownLimits
-from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.problems import Code, Problem, Refused, found
 from warren.scheduler.schedules.calendar_rows import calendars_for
 from warren.scheduler.schedules.clock_changes import ChangedTimes, changed_by_rule
 from warren.scheduler.schedules.facts import ScheduleFacts
@@ -117,6 +117,16 @@ class JobCommands:
             return done
 
         return self._context.write(Right.OPERATE, unit)
+
+    def problems(self, spec: JobSpec, job_id: int = 0) -> Sequence[Problem]:
+        """Return why a job could not be created, or changed to this, without doing it."""
+
+        def unit(session: Session) -> None:
+            own = self._context.job(session, job_id) if job_id else None
+            known = apps.ids_by_name(session, self._context.actor.app_ids)
+            self._check(session, spec, own.app_id if own else known.get(spec.app, 0), own)
+
+        return found(lambda: self._context.database.read(unit))
 
     def foresee(self, job_id: int, schedule: ScheduleFacts, timezone: str) -> int:
         """Return how many planned runs of a job another schedule would cancel.

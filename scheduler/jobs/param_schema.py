@@ -8,6 +8,7 @@ Keywords that it does not know allow everything.
 import json
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -242,6 +243,7 @@ _FORMATS: dict[str, Callable[[str], object]] = {
     "date-time": datetime.fromisoformat,
     "time": time.fromisoformat,
     "uuid": UUID,
+    "decimal": Decimal,
 }
 _RULES: dict[str, Callable[[Any, Any], bool]] = {
     "minimum": lambda value, bound: not _is_number(value) or value >= bound,
@@ -260,7 +262,7 @@ _RULES: dict[str, Callable[[Any, Any], bool]] = {
 def _reads(read: Callable[[str], object], value: str) -> bool:
     try:
         read(value)
-    except ValueError:
+    except (ValueError, ArithmeticError):  # of a Decimal
         return False
     return True
 

@@ -260,3 +260,99 @@ def test_a_new_job_gets_the_fields_of_the_handler_that_is_typed(admin: Visit, jo
     assert known.status_code == 200
     assert 'name="p.day"' in known.text
     assert errors(unknown.text) == ["No online executor tells which params this handler has."]
+
+
+def test_everything_that_is_wrong_with_a_job_is_said_at_once(
+    admin: Visit, job_id: int, database: Database
+) -> None:
+    saved = saved_form(admin.get(f"/jobs/{job_id}/edit").text)
+    wrong = saved | {"name": "a/b", "timeout": "soon", "children": "nobody", "limits": "nowhere"}
+    typed = fields(day="soon", parts="x", lines="[{1")
+
+    answer = admin.post(f"/jobs/{job_id}/save", wrong | {"retry_jitter": "7"} | typed)
+
+    assert answer.status_code == 422
+    assert sorted(errors(answer.text)) == sorted(
+        [
+            "expected name to contain no &#39;/&#39;, got: &#39;a/b&#39;",
+            f"expected day to be date, got: {quoted('soon')}",
+            f"expected parts to be integer, got: {quoted('x')}",
+            f"expected lines to be JSON, got: {quoted('[{1')}",
+            "Enter a whole number.",
+            "unknown limit &#39;nowhere&#39;",
+            "unknown child &#39;nobody&#39;",
+            "expected retry_jitter to be a number from 0 to 1 with up to two decimals, got: 7.0",
+        ]
+    )
+
+
+NESTED = {
+    "type": "object",
+    "properties": {
+        "share": {"type": "string", "format": "decimal"},
+        "range": {
+            "type": "object",
+            "description": "Which days.",
+            "properties": {"first": {"type": "string", "format": "date"}},
+        },
+        "shops": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "count": {"type": "integer"}},
+                "required": ["name"],
+            },
+        },
+    },
+}
+
+
+@pytest.fixture
+def nested_id(rows: Rows, clock: Clock) -> int:
+    rows.executor("one", clock.now, json.dumps({"handlers": {"load": NESTED}}))
+    param = {"range": {"first": "2026-12-01"}, "shops": [{"name": "berlin", "count": 2}]}
+    return rows.job("nightly", handler="load", param=json.dumps(param))
+
+
+def test_structs_and_lists_of_them_are_fields_and_rows(admin: Visit, nested_id: int) -> None:
+    page = admin.get(f"/jobs/{nested_id}/trigger").text
+
+    for control in (
+        'id="p.share" value="" placeholder="" autocomplete="off" inputmode="decimal"',
+        '<input type="date" name="p.range/first" id="p.range/first" value="2026-12-01"',
+        '<input type="hidden" name="p.shops" value="1">',
+        'name="p.shops/0/name" id="p.shops/0/name" value="berlin"',
+        'name="p.shops/0/count" id="p.shops/0/count" value="2"',
+        f'name="param_add" value="p.shops" formaction="/jobs/{nested_id}/trigger/preview"',
+    ):
+        assert control in page
+    assert "Which days." in page
+
+
+def test_a_row_is_added_without_a_script_and_its_faults_stand_beside_it(
+    admin: Visit, nested_id: int, database: Database
+) -> None:
+    admin.get(f"/jobs/{nested_id}/trigger")
+    first = {"p.shops": "1", "p.shops/0/name": "berlin"}
+    sent = fields(**{"share": "0,5", "range/first": ""}) | first
+
+    added = admin.post(f"/jobs/{nested_id}/trigger/preview", sent | {"param_add": "p.shops"}).text
+    refused = run(admin, nested_id, **sent | {"p.shops": "2", "p.shops/1/count": "x"})
+    sent |= {"p.share": "0.5", "p.shops": "3", "p.shops/2/name": "hamburg"}
+    made = run(admin, nested_id, **sent)
+
+    assert 'id="p.shops/0/name" value="berlin"' in added
+    assert 'id="p.shops/1/name" value=""' in added
+    assert errors(added) == []
+    assert refused.status_code == 422
+    assert errors(refused.text) == [
+        f"expected share to be decimal, got: {quoted('0,5')}",
+        "Required.",
+        f"expected shops/1/count to be integer, got: {quoted('x')}",
+    ]
+    assert made.status_code == 303
+    [planned] = all_runs(database)
+    assert json.loads(planned.param or "") == {
+        "share": "0.5",
+        "shops": [{"name": "berlin"}, {"name": "hamburg"}],
+    }

@@ -1,9 +1,10 @@
 """A param as fields that are made from the JSON Schema of its handler's params, and back."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, time
+from decimal import Decimal
 from enum import IntEnum
 from typing import Annotated, Any, Literal
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec import Meta
 from werkzeug.datastructures import MultiDict
 
-from warren.admin_web.forms.param_form import Look, ParamForm, ParamInput
+from warren.admin_web.forms.param_form import MAX_ROWS, Look, ParamField, ParamForm, ParamInput
 from warren.executor.handlers.params import params_of
 from warren.scheduler.jobs.param_schema import param_problems
 
@@ -26,9 +27,29 @@ class Size(IntEnum):
 
 
 @dataclass
+class Code:
+    text: str
+
+
+@dataclass
 class Line:
     item: str
     count: int
+    gift: bool = False
+    codes: list[Code] = field(default_factory=list)
+
+
+@dataclass
+class Day:
+    on: date
+    whole: bool = True
+
+
+@dataclass
+class Range:
+    first: Day
+    last: Day | None = None
+    step: int = 1
 
 
 @dataclass
@@ -54,6 +75,8 @@ class Load:
     kinds: list[Literal["new", "old"]] = field(default_factory=list)
     lines: list[Line] = field(default_factory=list)
     either: int | str = 0
+    amount: Decimal = Decimal("1.50")
+    range: Range | None = None
 
 
 def load(_context: object, _params: Load) -> None:
@@ -72,6 +95,8 @@ NEEDED = {"day": "2026-12-01", "source": "feed", "note": None}
 
 #: What a form says in which only `parts` is typed: a value that is needed may be null.
 TYPED = '{"note": null, "parts": 3}'
+#: What a browser sends of boxes that are ticked by default.
+TICKED = {"p.loud": "1", "p.range/first/whole": "1", "p.range/last/whole": "1"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -92,19 +117,27 @@ def form() -> ParamForm:
 def shown(made: ParamForm) -> MultiDict[str, str]:
     """Return what a browser sends of a form that nobody changed."""
     sent = MultiDict[str, str]()
-    for each in made.fields:
+
+    def send(each: ParamField) -> None:
         if each.look is Look.BOXES:
             for text in each.chosen:
                 sent.add(each.id, text)
-        elif each.look is not Look.CHECK or each.text:
+        elif each.look is Look.ROWS:
+            sent.add(each.id, str(len(each.rows)))
+        elif each.look is not Look.GROUP and (each.look is not Look.CHECK or each.text):
             sent.add(each.id, each.text.replace("\n", "\r\n"))
+        for part in each.inner:
+            send(part)
+
+    for each in made.fields:
+        send(each)
     return sent
 
 
 def typed(**texts: str | list[str]) -> dict[str, Any]:
     """Return the params that these texts say, beside those that are needed."""
     made = form()
-    sent = MultiDict({"p.day": "2026-12-01", "p.source": '"feed"', "p.loud": "1"})
+    sent = MultiDict({"p.day": "2026-12-01", "p.source": '"feed"'} | TICKED)
     for name, text in texts.items():
         sent.setlist(f"p.{name}", text if isinstance(text, list) else [text])
     made.read(sent)
@@ -131,8 +164,10 @@ def test_each_property_has_the_field_that_suits_it() -> None:
         "shops": "lines",
         "numbers": "lines",
         "kinds": "boxes",
-        "lines": "json",
+        "lines": "rows",
         "either": "json",
+        "amount": "number",
+        "range": "group",
     }
     assert [each.name for each in made.fields if each.is_required] == ["day", "source", "note"]
     assert {each.name: each.placeholder for each in made.fields if each.placeholder} == {
@@ -143,6 +178,7 @@ def test_each_property_has_the_field_that_suits_it() -> None:
         "loud": "true",
         "size": "1",
         "either": "0",
+        "amount": "1.50",
     }
 
 
@@ -158,8 +194,22 @@ def test_each_property_has_the_field_that_suits_it() -> None:
         ({"shops": "berlin\r\n\r\nhamburg "}, {"shops": ["berlin", "hamburg "]}),
         ({"numbers": "1\n 2\nx"}, {"numbers": [1, 2, "x"]}),
         ({"kinds": ['"new"', '"old"']}, {"kinds": ["new", "old"]}),
-        ({"lines": '[{"item": "a", "count": 1}]'}, {"lines": [{"item": "a", "count": 1}]}),
-        ({"lines": "[{"}, {"lines": "[{"}),
+        ({"amount": " 12.30 "}, {"amount": "12.30"}),
+        (
+            {"range/first/on": "2026-12-01"},
+            {"range": {"first": {"on": "2026-12-01"}}},
+        ),
+        ({"range/first/on": ""}, {}),
+        ({"range/last/whole": ""}, {"range": {"first": {}, "last": {"whole": False}}}),
+        ({"lines": "2", "lines/0/item": "", "lines/1/item": ""}, {}),
+        (
+            {"lines": "3", "lines/0/item": "a", "lines/0/count": "1", "lines/2/gift": "1"},
+            {"lines": [{"item": "a", "count": 1}, {"gift": True}]},
+        ),
+        (
+            {"lines": "1", "lines/0/codes": "2", "lines/0/codes/1/text": "x"},
+            {"lines": [{"codes": [{"text": "x"}]}]},
+        ),
         ({"either": "7"}, {"either": 7}),
         ({"either": "seven"}, {"either": "seven"}),
     ],
@@ -177,8 +227,12 @@ def test_what_is_typed_becomes_json_and_what_is_empty_is_left_out(
         json.dumps(
             NEEDED | {"note": "x", "parts": 2, "dry": False, "loud": False, "kinds": ["old"]}
         ),
-        json.dumps(NEEDED | {"shops": ["a", "b"], "sure": None, "lines": [], "size": 10}),
+        json.dumps(NEEDED | {"shops": ["a", "b"], "sure": None, "size": 10}),
         json.dumps(NEEDED | {"day": "soon", "parts": "many"}),
+        json.dumps(NEEDED | {"amount": "7", "range": {"first": {"on": "2026-12-01"}, "step": 2}}),
+        json.dumps(NEEDED | {"range": {"first": {"on": "2026-12-01", "whole": False}}}),
+        json.dumps(NEEDED | {"lines": [{"item": "a", "count": 1}, {"item": "b", "gift": True}]}),
+        json.dumps(NEEDED | {"lines": [{"item": "a", "codes": [{"text": "x"}, {"text": "y"}]}]}),
     ],
 )
 def test_a_param_that_fields_can_say_is_shown_as_fields_and_says_the_same(param: str) -> None:
@@ -210,6 +264,12 @@ def test_a_param_that_fields_can_say_is_shown_as_fields_and_says_the_same(param:
         json.dumps(NEEDED | {"kinds": "new"}),
         json.dumps(NEEDED | {"kinds": []}),
         json.dumps(NEEDED | {"parts": None}),
+        json.dumps(NEEDED | {"range": {}}),
+        json.dumps(NEEDED | {"range": {"first": {"on": "2026-12-01"}, "more": 1}}),
+        json.dumps(NEEDED | {"lines": []}),
+        json.dumps(NEEDED | {"lines": [{}]}),
+        json.dumps(NEEDED | {"lines": [1]}),
+        json.dumps(NEEDED | {"lines": [{"item": "a"}] * (MAX_ROWS + 1)}),
     ],
 )
 def test_a_param_that_fields_cannot_say_stays_a_text(param: str) -> None:
@@ -232,6 +292,15 @@ def test_a_param_that_fields_cannot_say_stays_a_text(param: str) -> None:
                 st.floats(allow_nan=False, allow_infinity=False),
                 st.lists(st.one_of(st.text(), st.integers(), st.just("new")), max_size=3),
                 st.dictionaries(st.text(max_size=2), st.none(), max_size=2),
+                st.fixed_dictionaries(
+                    {"first": st.fixed_dictionaries({"on": st.text(), "whole": st.booleans()})}
+                ),
+                st.lists(
+                    st.fixed_dictionaries(
+                        {}, optional={"item": st.text(max_size=2), "gift": st.booleans()}
+                    ),
+                    max_size=3,
+                ),
             )
             for each in form().fields
         },
@@ -256,22 +325,82 @@ def test_no_param_changes_by_being_shown_and_sent(values: dict[str, Any]) -> Non
 
 def test_problems_are_shown_beside_their_fields_and_the_others_returned() -> None:
     made = form()
-    made.read(MultiDict({"p.parts": "x", "p.lines": '[{"item": 1}]', "p.source": '"feed"'}))
+    rows = {"p.lines": "3", "p.lines/2/item": "a", "p.lines/0/item": "b", "p.lines/0/count": "x"}
+    typed = {"p.parts": "x", "p.source": '"feed"', "p.amount": "1,5", "p.range/first/on": "soon"}
+    made.read(MultiDict(TICKED | typed | rows))
 
     others = made.show(param_problems(json.loads(SCHEMA), made.param))
 
     assert others == []
-    assert {each.name: each.errors[0] for each in made.fields if each.errors} == {
+    assert told(made.fields) == {
         "day": "Required.",
         "parts": 'expected parts to be integer, got: "x"',
-        "lines": "expected param to have 'lines/0/count'",
+        "amount": 'expected amount to be decimal, got: "1,5"',
+        "lines/0/count": 'expected lines/0/count to be integer, got: "x"',
+        "lines/2/count": "expected param to have 'lines/1/count'",
+        "range/first/on": 'expected range/first/on to be date, got: "soon"',
     }
+
+
+def told(fields: Iterable[ParamField]) -> dict[str, str]:
+    """Return the first error of each field, by its place."""
+    errors = {each.place: each.errors[0] for each in fields if each.errors}
+    for each in fields:
+        errors |= told([*each.inner])
+    return errors
+
+
+def test_a_row_is_added_by_a_button_and_what_was_typed_stays() -> None:
+    sent = {"param_as": "fields", "p.lines": "1", "p.lines/0/item": "a", "p.lines/0/codes": "0"}
+
+    for button, rows, codes in (("p.lines", 2, 0), ("p.lines/0/codes", 1, 1), ("p.other", 1, 0)):
+        made = ParamInput.sent([SCHEMA], MultiDict(sent | {"param_add": button}))
+        assert made.form is not None
+        [lines] = [each for each in made.form.fields if each.name == "lines"]
+
+        assert (made.is_switch, made.as_fields) == (True, True)
+        assert (len(lines.rows), len(lines.rows[0][3].rows)) == (rows, codes), button
+        assert lines.rows[0][0].text == "a"
+
+
+def test_broken_json_in_a_row_is_told_there() -> None:
+    schema = {
+        "properties": {
+            "steps": {
+                "type": "array",
+                "items": {"type": "object", "properties": {"n": {"type": "integer"}, "more": {}}},
+            }
+        }
+    }
+    made = ParamForm.of(schema)
+    assert made is not None
+    made.read(MultiDict({"p.steps": "2", "p.steps/1/more": "[1", "p.steps/1/n": "x"}))
+
+    assert made.show(made.problems()) == []
+    assert told(made.fields) == {
+        "steps/1/more": 'expected steps/0/more to be JSON, got: "[1"',
+        "steps/1/n": 'expected steps/0/n to be integer, got: "x"',
+    }
+
+
+def test_a_struct_that_holds_itself_ends_as_json() -> None:
+    node = {"type": "object", "properties": {"name": {"type": "string"}, "next": {"$ref": "#/n"}}}
+    made = ParamForm.of({"$ref": "#/n", "n": node})
+    assert made is not None
+
+    depths = 0
+    [_, inner] = made.fields
+    while inner.look is Look.GROUP:
+        depths += 1
+        [_, inner] = inner.parts
+
+    assert (depths, inner.look, inner.place) == (3, Look.JSON, "next/next/next/next")
 
 
 def test_fields_and_text_are_one_click_apart_and_keep_what_was_typed() -> None:
     as_text = ParamInput.sent(
         [SCHEMA],
-        MultiDict({"param_as": "fields", "param_show": "text", "p.parts": "3", "p.loud": "1"}),
+        MultiDict({"param_as": "fields", "param_show": "text", "p.parts": "3"} | TICKED),
     )
     as_fields = ParamInput.sent(
         [SCHEMA], MultiDict({"param_as": "text", "param_show": "fields", "param": as_text.text})
@@ -292,6 +421,16 @@ def test_fields_whose_executors_are_gone_still_become_a_param() -> None:
     sent = MultiDict({"param_as": "fields", "p.day": "2026-12-01", "p.parts": "3", "p.note": ""})
 
     assert ParamInput.sent([], sent).text == '{"day": "2026-12-01", "parts": 3}'
+
+    rows = {f"p.lines/{number}/count": str(number) for number in range(11)}
+    empty = {"p.none": "1", "p.none/0/item": ""}
+    sent = MultiDict(
+        {"param_as": "fields", "p.lines": "11", "p.at/day": "2026-12-01"} | rows | empty
+    )
+    assert json.loads(ParamInput.sent([], sent).text) == {
+        "at": {"day": "2026-12-01"},
+        "lines": [{"count": number} for number in range(11)],
+    }
 
 
 def test_of_two_schemas_the_one_that_fits_is_shown() -> None:
