@@ -20,12 +20,11 @@ from warren.admin_web.language import labels
 from warren.admin_web.language.labels import State, problem_text, stored_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import FlowTexts
+from warren.resources.runs import Condition, Join
 from warren.scheduler.flows.graph import (
     FIELD,
     MAX_BYTES,
-    Condition,
     Graph,
-    Join,
     Node,
     parse,
     stored_graph,

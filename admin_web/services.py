@@ -178,6 +178,8 @@ class ApiLimits:
     poll_seconds: float = 0.2
     #: How long to wait for the result of a test alarm; GET /alarms shows later ones.
     test_seconds: float = 5.0
+    #: How long one request clears runs.
+    clear_seconds: float = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,6 +255,7 @@ class ApiServices(WebServices):
         errands: what does the errands of command lines.
         limits: of this process.
         version: of Warren.
+        on_progress: told how many runs have been cleared so far.
 
     """
 
@@ -261,3 +264,4 @@ class ApiServices(WebServices):
     errands: Errands
     limits: ApiLimits = field(default_factory=ApiLimits)
     version: str = ""
+    on_progress: Callable[[int], None] = lambda _count: None

@@ -15,7 +15,7 @@ from warren.admin_web.language.labels import problem_text
 from warren.admin_web.links import link_to, query_string, same_list
 from warren.admin_web.url_routes import here, here_with_query, home
 from warren.admin_web.visitors import known_visitor
-from warren.scheduler.views.to_json import run_progress
+from warren.scheduler.views.run_view import run_progress
 
 STATIC = Path(__file__).parent / "static"
 MANIFEST = STATIC / "bundle" / "manifest.json"

@@ -27,6 +27,7 @@ from tests.support.eventually import eventually
 from tests.support.service import Service
 from warren.client import AsyncClient, Trigger
 from warren.resources.operation import Scope
+from warren.scheduler.commands.bulk.triggers import Trigger as PlannedTrigger
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.accounts import users
@@ -100,7 +101,8 @@ def _rows(stack: Stack, *, seconds: float, quick: bool) -> Iterator[Row]:
     path = f"/api/v1/jobs/{APP}/{JOB}/runs"
     direct = _direct(
         seconds,
-        lambda: runs.trigger_once(job_id, kind=Kind.API),  # what the API does, without HTTP
+        # What the API does, without HTTP.
+        lambda: runs.trigger_once(job_id, PlannedTrigger(kind=Kind.API)),
     )
     stack.wait(none_open)
     triggers = _Measured(apis[0], _clients(urls[0], token, "POST", path), seconds)

@@ -243,7 +243,7 @@ def show_cluster() -> Cluster:
 
 @operation("POST", "/cluster/pause", Scope.ADMIN, body=PauseBody)
 def pause_cluster(
-    *, reason: str = "", until: str | msgspec.UnsetType | None = msgspec.UNSET
+    *, reason: str = "", until: datetime | str | msgspec.UnsetType | None = msgspec.UNSET
 ) -> Paused:
     """Stop sending runs everywhere; they are still planned, and wait."""
 
@@ -260,7 +260,7 @@ def add_app(name: str, *, title: str | None = None) -> AppFacts:
 
 @operation("POST", "/apps/<app>/pause", Scope.OPERATE, body=PauseBody, needs_whole_apps=True)
 def pause_app(
-    app: str, *, reason: str = "", until: str | msgspec.UnsetType | None = msgspec.UNSET
+    app: str, *, reason: str = "", until: datetime | str | msgspec.UnsetType | None = msgspec.UNSET
 ) -> Paused:
     """Stop sending runs of an app; they are still planned, and wait."""
 

@@ -5,14 +5,17 @@ from typing import Any
 
 import msgspec
 
+#: The last millisecond of the year 9999.
+_LATEST_MS = 253_402_300_799_999
+
 
 class Instant(datetime):
     """A point in time that answers give with its milliseconds, unlike msgspec."""
 
     @classmethod
     def of(cls, instant_ms: int) -> "Instant":
-        """Return epoch milliseconds as a point in time."""
-        return cls.fromtimestamp(instant_ms / 1_000, UTC)
+        """Return epoch milliseconds as a point in time; out of range, the nearest one."""
+        return cls.fromtimestamp(min(max(instant_ms, 0), _LATEST_MS) / 1_000, UTC)
 
     @classmethod
     def if_any(cls, instant_ms: int | None) -> "Instant | None":

@@ -9,6 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, Generic, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -39,6 +40,14 @@ Day = Annotated[
         extra_json_schema={"format": "date"},
     ),
 ]
+#: A point in time in a request.
+InstantText = Annotated[
+    str, msgspec.Meta(max_length=64, description="ISO 8601 with an offset, or `Z`.")
+]
+#: Ids are below this everywhere.
+LARGEST_ID = 2**53
+#: The id of what a list belongs to.
+Id = Annotated[int, msgspec.Meta(ge=1, lt=LARGEST_ID)]
 KEY_HEADER = {
     "Idempotency-Key": "1 to 128 visible characters; a key triggers only one run within a day."
 }
@@ -117,17 +126,10 @@ class Operation(Generic[P, T]):
         return inspect.getdoc(self.declared) or ""
 
     def given(self, *args: P.args, **kwargs: P.kwargs) -> dict[str, Any]:
-        """Return what a caller gives, by name; raises TypeError for what does not fit.
-
-        Defaults are left out, so that an older API does not meet what it does not know.
-        """
+        """Return what a caller gives, by name; raises TypeError for what does not fit."""
         bound = inspect.signature(self.declared).bind(*args, **kwargs)
-        return {name: it for name, it in bound.arguments.items() if it != self.default(name)}
-
-    def default(self, name: str) -> Any:
-        """Return the default of a parameter; None if there is no such parameter."""
-        parameter = inspect.signature(self.declared).parameters.get(name)
-        return None if parameter is None else parameter.default
+        bound.apply_defaults()
+        return bound.arguments
 
 
 def operation(
@@ -163,6 +165,7 @@ class PageQuery(msgspec.Struct, kw_only=True):
     cursor: Annotated[str | None, msgspec.Meta(description="`next` of the previous page.")] = None
 
 
+@cache
 def page_type(kind: Any) -> Any:
     """Return the type of a page of items of one type."""
     name = f"{kind.__name__}Page"

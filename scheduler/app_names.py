@@ -7,7 +7,7 @@ import re
 import unicodedata
 from collections.abc import Collection, Mapping
 
-from warren.broker.spelling import nearest
+from warren.resources.spelling import nearest
 from warren.sql.accounts import tokens, users
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailure, NotFound

@@ -11,7 +11,7 @@ from typing import Self
 from warren.broker.messages.values import cut_message
 from warren.broker.reasons.codes import Words
 from warren.broker.reasons.stored import to_json
-from warren.broker.spelling import nearest
+from warren.resources.spelling import nearest
 from warren.sql.errors import LookupFailed
 from warren.sql.explanation import Explanation
 

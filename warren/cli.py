@@ -13,8 +13,8 @@ from typing import NoReturn
 
 import click
 
-from warren.broker.spelling import nearest
 from warren.program_name import shown_name
+from warren.resources.spelling import nearest
 
 #: Each command: its module, the name in it, and the line in `warren --help`.
 COMMANDS = {

@@ -15,7 +15,7 @@ from warren.errors import CommandError, WarrenError
 from warren.settings.login import Login
 from warren.settings.settings import Settings
 
-_UNAUTHORIZED, _NOT_FOUND = 401, 404
+_UNAUTHORIZED, _NOT_FOUND, _INVALID = 401, 404, 422
 
 
 @contextmanager
@@ -37,7 +37,7 @@ def connect(settings: Settings) -> Iterator[Client]:
                 raise _of_files(error) or CommandError(_refusal(error) or str(error)) from error
         return
     try:
-        client = Client(api.url, api.token)
+        client = Client(api.url, api.token, waits_for_room=False)
     except ValueError as error:
         raise CommandError(f"{api.url}: {error}") from error
     with client:
@@ -70,8 +70,10 @@ def words_of(error: ApiError, api: Login) -> str:
 def _refusal(error: ApiError) -> str:
     """Return what is wrong with what was asked, wherever that went; empty if nothing is.
 
-    People gave options, so no place in a body is named.
+    People gave options, so no place in a body or query is named.
     """
-    details = [each["detail"] for each in error.problem.get("errors", ()) if "pointer" in each]
+    places = {"pointer", "parameter"} if error.status == _INVALID else {"pointer"}
+    errors = error.problem.get("errors", ())
+    details = [each["detail"] for each in errors if places & each.keys()]
     is_rule = str(error.problem.get("type", "")).startswith("urn:warren:problem:")
     return "; ".join(details) or (str(error) if is_rule else "")

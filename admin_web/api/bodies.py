@@ -12,8 +12,8 @@ import msgspec
 from werkzeug.datastructures import MultiDict
 
 from warren.admin_web.api.problem_answers import Refusal
-from warren.broker.messages.misfits import misfit
-from warren.broker.spelling import did_you_mean
+from warren.resources.misfits import misfit
+from warren.resources.spelling import did_you_mean
 
 T = TypeVar("T")
 #: The most problems in one answer.

@@ -7,27 +7,21 @@ import base64
 import binascii
 import hashlib
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from warren.admin_web.api.problem_answers import at_parameter, at_pointer
-from warren.resources.operation import MAX_LIMIT
+from warren.resources.operation import LARGEST_ID, MAX_LIMIT
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
 
 T = TypeVar("T")
 _MARK_LENGTH = 12
-#: Ids are below this everywhere.
-LARGEST_ID = 2**53
-#: The id of what a list belongs to.
-Id = Annotated[int, msgspec.Meta(ge=1, lt=LARGEST_ID)]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Limit = Annotated[int, msgspec.Meta(ge=1, le=MAX_LIMIT, description="Items of a page.")]
 Cursor = Annotated[str | None, msgspec.Meta(description="`next` of the previous page.")]
-Instant = Annotated[
-    str, msgspec.Meta(max_length=64, description="ISO 8601 with an offset, or `Z`.")
-]
 
 
 def page(
@@ -107,7 +101,7 @@ def _milliseconds(text: str) -> int:
     """Return an instant as epoch milliseconds; raises ValueError with what was expected."""
     try:
         instant = datetime.fromisoformat(text)
-        milliseconds = int(instant.astimezone(UTC).timestamp() * 1000)
+        milliseconds = (instant.astimezone(UTC) - _EPOCH) // timedelta(milliseconds=1)
     except (ValueError, OverflowError):
         raise ValueError(f"expected an ISO 8601 instant, got: {text[:64]!r}") from None
     if instant.tzinfo is None:

@@ -69,6 +69,8 @@ WAITING_SECONDS = 5
 TOO_MANY = HTTPStatus.TOO_MANY_REQUESTS
 #: Codes with a more specific status than that of their kind.
 _OWN_STATUS = {Code.JOB_CHANGED: 412, Code.TOO_MANY_WAITING: 429}
+#: Problems that the caller's answer to a question solves.
+_QUESTIONS = {Code.RERUN_CHILDREN}
 #: Names from RFC 9110 that Python has only since 3.13.
 _PHRASES = {413: "Content Too Large", 422: "Unprocessable Content"}
 
@@ -76,7 +78,7 @@ log = structlog.get_logger()
 
 
 class Detail(msgspec.Struct, omit_defaults=True):
-    """One problem, where it is, and its code if it breaks a rule."""
+    """One problem, where it is, and its code if it breaks a rule; `facts` are what to ask about."""
 
     detail: str
     pointer: str | None = None
@@ -84,6 +86,7 @@ class Detail(msgspec.Struct, omit_defaults=True):
     file: str | None = None
     parameter: str | None = None
     code: str | None = None
+    facts: dict[str, str] | None = None
 
 
 class ProblemBody(msgspec.Struct):
@@ -180,7 +183,10 @@ class ProblemAnswers:
 def error_detail(problem_: Problem, prefix: str = "", hint: str = "") -> dict[str, Any]:
     """Return a problem with its JSON pointer, which starts with `prefix`, and a hint."""
     pointer = f"{prefix}/{problem_.field}" if problem_.field else prefix
-    return {"pointer": pointer, "detail": f"{problem_}{hint}", "code": problem_.code.name.lower()}
+    said = {"pointer": pointer, "detail": f"{problem_}{hint}", "code": problem_.code.name.lower()}
+    if problem_.code not in _QUESTIONS:
+        return said
+    return said | {"facts": {name: str(fact) for name, fact in problem_.facts.items()}}
 
 
 def problem(

@@ -22,16 +22,15 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.api.authentication import ConcurrencyLimits
 from warren.admin_web.api.endpoint import Call, Reply
-from warren.admin_web.api.openapi import answer_type
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.run_logs import LogPart, LogReader, ReadStatus, Source
 from warren.admin_web.services import ApiServices
-from warren.broker.messages.values import Progress
 from warren.broker.rpc import Requester
 from warren.resources.operation import JSON, TEXT
+from warren.resources.runs import LONGEST_SECONDS, LogAnswer, LogQuery, RunWithTick, TickEnd
 from warren.scheduler.completion.end import Attempt, tick_end
 from warren.scheduler.views.limit_view import in_words, waits_for
-from warren.scheduler.views.to_json import PAGES_ONLY, run_json
+from warren.scheduler.views.run_view import run_fields
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.errors import LookupFailure, NotFound
@@ -41,9 +40,6 @@ from warren.sql.run_status import FINAL, OPEN
 from warren.sql.runs import calls
 from warren.sql.runs.run_rows import DetailedRun
 from warren.sql.runs.ticks import tick_of
-
-#: The most seconds that a request waits.
-LONGEST_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +84,6 @@ def preferred_wait_seconds() -> float:
 EXECUTOR, KEPT, NONE = "executor", "kept", "none"
 
 
-class LogAnswer(msgspec.Struct, kw_only=True):
-    """Lines of a log; `is_end`: the run is over and nothing follows.
-
-    `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
-    The lines of a kept end have other numbers than in the log, so all of it is returned, up to 4 kB
-    whatever the `limit` is, and only if `from_line` is 1.
-    """
-
-    from_line: int
-    next_line: int
-    text: str
-    is_end: bool
-    source: str
-
-
 class RunLogAnswers:
     """Reads run logs."""
 
@@ -110,9 +91,9 @@ class RunLogAnswers:
         self._reader = LogReader(requester)
         self._now_ms = now_ms
 
-    def read(self, run: DetailedRun, place: Source, from_line: int, limit: int) -> LogAnswer:
-        """Return up to `limit` lines from a line on."""
-        part, source = self._read(run, place, from_line, limit)
+    def read(self, run: DetailedRun, place: Source, query: LogQuery) -> LogAnswer:
+        """Return lines from a line on."""
+        part, source = self._read(run, place, query)
         return LogAnswer(
             from_line=part.from_line,
             next_line=part.next_line,
@@ -121,10 +102,12 @@ class RunLogAnswers:
             source=source,
         )
 
-    def _read(
-        self, run: DetailedRun, place: Source, from_line: int, limit: int
-    ) -> tuple[LogPart, str]:
-        part = self._reader.read(place, from_line, limit=limit)
+    def _read(self, run: DetailedRun, place: Source, query: LogQuery) -> tuple[LogPart, str]:
+        from_line = query.from_line
+        if query.kept:
+            part = LogPart(status=ReadStatus.MISSING, from_line=from_line, is_end=True)
+        else:
+            part = self._reader.read(place, from_line, limit=query.limit)
         if part.status is ReadStatus.LINES:
             return part, EXECUTOR
         tail = run.log_tail or ""
@@ -156,40 +139,6 @@ def log_reply(answer: LogAnswer, waited: Mapping[str, str] | None = None) -> Rep
     return Reply(value=text, media=f"{TEXT}; charset=utf-8", headers=headers)
 
 
-class TickEnd(msgspec.Struct, kw_only=True):
-    """The state of a run's whole tick: all shards with all attempts.
-
-    `status` is null until it is over; then SUCCEEDED, or the status of the first shard that did not
-    succeed, or LOST if a shard's run no longer exists. `run_ids` are in order of shard and attempt.
-    `deciding_id` is the run that decided: the newest of the first shard that did not succeed, or of
-    the first shard.
-    """
-
-    is_over: bool
-    status: str | None
-    run_ids: list[int]
-    deciding_id: int | None
-
-
-#: `result` is what the handler returned; `progress` is the last that it reported; `waits_for` are
-#: the full limits that it waits for, each with who holds it.
-_MORE: dict[str, Any] = {"result": Any, "progress": Progress | None, "waits_for": list[str]}
-RunAnswer: Any = answer_type("Run", DetailedRun, without=PAGES_ONLY, more=_MORE)
-#: A run with the state of its tick, and the ids of the runs that its handler has called. `warnings`
-#: are those of the trigger that is answered: what could not be checked.
-RunWithTick: Any = answer_type(
-    "RunWithTick",
-    DetailedRun,
-    without=PAGES_ONLY,
-    more=_MORE | {"tick": TickEnd, "calls": list[int], "warnings": list[str]},
-)
-
-
-def run_answer(run: DetailedRun, waits_for: Sequence[str] = ()) -> Any:
-    """Return a run, and what it waits for, as an answer."""
-    return RunAnswer(**run_json(run, waits_for))
-
-
 def run_with_tick(
     run: DetailedRun,
     tick: TickEnd,
@@ -197,10 +146,10 @@ def run_with_tick(
     *,
     waits_for: Sequence[str],
     warnings: Sequence[str],
-) -> Any:
+) -> RunWithTick:
     """Return a run, its tick's state, the runs that it has called and what it waits for."""
-    more = {"tick": tick, "calls": calls, "warnings": [*warnings]}
-    return RunWithTick(**run_json(run, waits_for), **more)
+    fields = run_fields(run, waits_for)
+    return RunWithTick(**fields, tick=tick, calls=calls, warnings=[*warnings])
 
 
 def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:
@@ -215,9 +164,6 @@ def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:
 
 
 _KEY = re.compile(r"[\x21-\x7e]{1,128}")
-WAIT_HEADER = {
-    "Prefer": f"`wait=N`: delay the answer by up to N seconds, {LONGEST_SECONDS} at most."
-}
 
 
 class HeldRuns:

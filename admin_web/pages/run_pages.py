@@ -33,16 +33,16 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.log_text import shown_text, whole_lines
 from warren.broker.messages.values import result_value
 from warren.broker.reasons.codes import Why
+from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.bulk.triggers import When
-from warren.scheduler.commands.run_commands import KillOutcome
 from warren.scheduler.flows.graph import NAME_LENGTH
 from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.limit_view import waits_for
-from warren.scheduler.views.to_json import run_progress
+from warren.scheduler.views.run_view import run_progress
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.jobs import job_names
 from warren.sql.listings import (

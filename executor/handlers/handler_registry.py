@@ -16,10 +16,10 @@ from types import ModuleType
 from typing import Any, TypeVar, Unpack, overload
 
 from warren.broker.process_use import ProcessUse
-from warren.broker.spelling import did_you_mean
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
 from warren.executor.handlers.declarations import INSTEAD, JobFields, Retry, Schedule, refusal_in
+from warren.resources.spelling import did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 

@@ -46,7 +46,7 @@ def _decode(kind: Any, name: str, convert: Callable[[str], Any], param: str) -> 
     try:
         return convert(param or "{}")
     except (msgspec.MsgspecError, ValueError) as error:  # pydantic's is the latter
-        from warren.broker.messages.misfits import misfit  # noqa: PLC0415 - rarely needed
+        from warren.resources.misfits import misfit  # noqa: PLC0415 - rarely needed
 
         raise ParamMisfit(f"its param does not fit {name}: {misfit(error, kind)}") from error
 

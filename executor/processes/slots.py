@@ -38,7 +38,6 @@ from warren.broker.reasons.stored import (
     from_json,
     to_json,
 )
-from warren.broker.spelling import nearest
 from warren.executor.code_version import commit_of
 from warren.executor.container import Host
 from warren.executor.errors import ScriptRefused
@@ -67,6 +66,7 @@ from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
 from warren.executor.run_life import Event, SlotEvent, SlotPhase
 from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
+from warren.resources.spelling import nearest
 
 #: Seconds between two checks of log sizes and idle processes.
 SWEEP_SECONDS = 0.5

@@ -8,8 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from warren.broker.spelling import nearest
 from warren.resources.calendars import WEEKDAYS
+from warren.resources.spelling import nearest
 from warren.scheduler.calendars.feeds import DEFAULT_WEEKEND, NAME_LENGTH, YEARS_AHEAD, read_ical
 from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
 from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
-from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -15,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker import trace_context
 from warren.broker.reasons.codes import Why
+from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns, triggers
@@ -37,20 +37,13 @@ from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.metrics import counts
 from warren.sql.models import Job
-from warren.sql.run_status import OPEN, Kind, RunStatus
+from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs import planned_runs, planning, transitions
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.reruns import due_time_of
 from warren.sql.runs.run_rows import LockedRun
 
 _AS_THEY_WERE = RerunOptions()
-
-
-class KillOutcome(Enum):
-    """The result of a kill; the values are for people and programs."""
-
-    CANCELLED = "cancelled before it was sent"
-    REQUESTED = "kill requested"
 
 
 class RunCommands:
@@ -85,7 +78,6 @@ class RunCommands:
         job: int | JobPath,
         trigger: Trigger = AS_IT_IS,
         *,
-        kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
     ) -> Triggered:
@@ -100,7 +92,7 @@ class RunCommands:
         """
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice.
         run_id = self._ids.take_one()
-        return self._trigger(job, [trigger], run_id, kind=kind, once=once, traceparent=traceparent)
+        return self._trigger(job, [trigger], run_id, once=once, traceparent=traceparent)
 
     @again_if_taken
     def trigger_all(
@@ -108,7 +100,6 @@ class RunCommands:
         job: int | JobPath,
         triggers: Sequence[Trigger],
         *,
-        kind: Kind = Kind.MANUAL,
         once: IdempotentRequest | None = None,
         traceparent: str | None = None,
     ) -> Triggered:
@@ -124,9 +115,7 @@ class RunCommands:
 
         """
         first = self._context.database.write(partial(take_block, size=len(triggers)))
-        return self._trigger(
-            job, triggers, first, kind=kind, once=once, traceparent=traceparent, place="runs"
-        )
+        return self._trigger(job, triggers, first, once=once, traceparent=traceparent, place="runs")
 
     def _trigger(
         self,
@@ -134,7 +123,6 @@ class RunCommands:
         asked: Sequence[Trigger],
         first_id: int,
         *,
-        kind: Kind,
         once: IdempotentRequest | None,
         traceparent: str | None,
         place: str = "",
@@ -163,7 +151,6 @@ class RunCommands:
                 asked,
                 due,
                 first_id=first_id,
-                kind=kind,
                 traceparent=trace,
                 zone=self._zone_of(session, job),
                 calendars=calendars_for_runs(session, [job]),

@@ -13,7 +13,7 @@ from typing import Self
 
 from warren.broker import durations
 from warren.broker.durations import shown
-from warren.broker.spelling import nearest
+from warren.resources.spelling import nearest
 from warren.scheduler.problems import Code, Problem, Word, unknown_word
 from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm

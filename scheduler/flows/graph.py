@@ -12,12 +12,12 @@ field says where: `flow/load/after`.
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
 
 from warren.broker.durations import whole_seconds
 from warren.broker.messages.values import cut_message
+from warren.resources.runs import Condition, Join
 from warren.scheduler.expressions.functions import FUNCTIONS, Fault
 from warren.scheduler.expressions.language import read_expression, read_template
 from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word, unknown_word
@@ -25,21 +25,6 @@ from warren.sql.models.job_tables import Backoff
 
 #: The most nodes of a flow, and the most runs of a node with `each`.
 MAX_NODES, MAX_SHARDS = 1_000, 1_000
-
-
-class Condition(StrEnum):
-    """What must become of a node for an edge that leaves it to be true."""
-
-    SUCCESS = "success"
-    FAILURE = "failure"
-    ALWAYS = "always"
-
-
-class Join(StrEnum):
-    """How many of the edges to a node must be true."""
-
-    ALL = "all"
-    ANY = "any"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

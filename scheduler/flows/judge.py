@@ -9,7 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from warren.scheduler.flows.graph import Condition, Graph, Join, Node
+from warren.resources.runs import Condition, Join
+from warren.scheduler.flows.graph import Graph, Node
 
 
 class Outcome(StrEnum):

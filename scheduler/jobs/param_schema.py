@@ -14,7 +14,7 @@ from uuid import UUID
 
 import msgspec
 
-from warren.broker.spelling import nearest
+from warren.resources.spelling import nearest
 from warren.scheduler.problems import Code, Problem
 
 #: The most problems reported of a param, and the most steps; after those the rest counts as valid.

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from warren.broker import durations
-from warren.broker.spelling import nearest
+from warren.resources.spelling import nearest
 from warren.scheduler.problems import Code, FieldName, Problem
 from warren.sql.limits import limits
 from warren.sql.models import Limit

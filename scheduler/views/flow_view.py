@@ -5,14 +5,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.flows.graph import Condition, Graph, Join, Node, stored_graph
+from warren.resources.instant import Instant
+from warren.resources.runs import Condition, Join, Node
+from warren.scheduler.flows.graph import Graph, stored_graph
+from warren.scheduler.flows.graph import Node as GraphNode
 from warren.scheduler.flows.judge import Outcome, is_true
 from warren.scheduler.problems import Refused
-from warren.scheduler.views.to_json import to_json
 from warren.sql.jobs import job_names
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import flow_nodes
@@ -33,10 +35,6 @@ class NodeState(StrEnum):
     BYPASSED = "BYPASSED"
     #: It was over in the run that is repeated, and is not run again.
     KEPT = "KEPT"
-
-
-#: Fields that JSON leaves out.
-NODE_PAGES_ONLY = frozenset({"attempt", "why"})
 
 
 class NodeView(NamedTuple):
@@ -81,9 +79,11 @@ class NodeView(NamedTuple):
         return self.succeeded + self.skipped + self.failed
 
 
-def node_json(node: NodeView) -> dict[str, Any]:
-    """Return a node as a JSON object."""
-    return to_json(node, without=NODE_PAGES_ONLY)
+def node_of(view: NodeView) -> Node:
+    """Return a node as programs see it."""
+    fields = {name: getattr(view, name) for name in Node.__struct_fields__}
+    times = {name: Instant.if_any(fields[name]) for name in fields if name.endswith("_at")}
+    return Node(**fields | times | {"after": dict(view.after)})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +155,7 @@ def _in_order(graph: Graph | None, lines: Sequence[NodeLine]) -> Iterable[NodeLi
     return [*ordered, *(line for line in lines if line.node not in graph.nodes)]
 
 
-def _unopened(node: Node) -> NodeLine:
+def _unopened(node: GraphNode) -> NodeLine:
     blank = dict.fromkeys(NodeLine._fields)
     return NodeLine(**blank | {"id": 0, "node": node.name, "job_id": 0})  # type: ignore[arg-type]
 
@@ -164,7 +164,7 @@ def _view(
     line: NodeLine,
     job: NamedJob | None,
     groups: Sequence[RunGroup],
-    node: Node | None,
+    node: GraphNode | None,
     may_see: MaySee,
 ) -> NodeView:
     is_shown = job is not None and may_see(job.app_id, job.id)

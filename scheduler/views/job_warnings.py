@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from warren.broker.durations import shown
 from warren.broker.messages.values import Catalogue
 from warren.broker.reasons.codes import Reason, Why
-from warren.broker.spelling import nearest
+from warren.resources.spelling import nearest
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.calendar_rows import load_calendars

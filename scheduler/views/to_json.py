@@ -1,21 +1,15 @@
-"""Views of runs and tokens, and the conversion of any view to JSON.
+"""Views of tokens, and the conversion of any view to JSON.
 
 Secrets are left out: a token's text and hash.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from datetime import date
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-import msgspec
-
-from warren.broker.messages.values import Progress, result_value
 from warren.sql.accounts import tokens
 from warren.sql.accounts.tokens import ListedToken
 from warren.sql.instants import iso
-from warren.sql.run_status import RunStatus
-from warren.sql.runs.run_rows import DetailedRun
 
 
 class TokenView(NamedTuple):
@@ -94,81 +88,3 @@ def plain(name: str, value: Any) -> Any:
     if isinstance(value, date):
         return value.isoformat()
     return list(value) if isinstance(value, tuple) else value
-
-
-#: Columns that JSON leaves out, or has in another form.
-PAGES_ONLY = frozenset(
-    {
-        "message_why",
-        "trigger_why",
-        "log_tail",
-        "result",
-        "progress",
-        "boot_id",
-        "retries_left",
-        "wanted_addresses",
-        "timezone",
-        "route",
-        "limits",
-        "scope",
-    }
-)
-
-
-def run_json(run: DetailedRun, waits_for: Sequence[str] = ()) -> dict[str, Any]:
-    """Return a run as a JSON object; a deleted job's run has no `job`.
-
-    `waits_for` are the full limits that it waits for.
-    """
-    values = {"result": result_value(run.result), "progress": result_value(run.progress)}
-    return to_json(run, without=PAGES_ONLY) | values | {"waits_for": [*waits_for]}
-
-
-class Running(Protocol):
-    """A run, with what says how far it is."""
-
-    @property
-    def status(self) -> str: ...
-    @property
-    def progress(self) -> str | None: ...
-    @property
-    def started_at(self) -> int | None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunProgress:
-    """Per cent, what is `done` of a `total`, and the time left; None if that is not known."""
-
-    percent: int | None
-    done: str
-    total: str
-    left_ms: int | None
-    text: str
-
-    def __str__(self) -> str:
-        """Return it as a line: `3 of 10 (30 %), loading`."""
-        share = "" if self.percent is None else f" ({self.percent} %)"
-        whole = f" of {self.total}" if self.total else ""
-        return f"{self.done}{whole}{share}{', ' if self.text else ''}{self.text}"
-
-
-def run_progress(run: Running, now_ms: int) -> RunProgress | None:
-    """Return how far a run is; None if it is not running, or has not said.
-
-    The time left assumes that it continues at the pace so far.
-    """
-    if run.status != RunStatus.RUNNING or not run.progress:
-        return None
-    try:
-        progress = msgspec.json.decode(run.progress, type=Progress)
-    except msgspec.MsgspecError:  # the row was changed by hand
-        return None
-    share = min(progress.done / progress.total, 1.0) if progress.total else None
-    ran_ms = now_ms - run.started_at if run.started_at else 0
-    return RunProgress(
-        percent=None if share is None else int(100 * share),
-        done=f"{progress.done:,.10g}",
-        total=f"{progress.total:,.10g}" if progress.total else "",
-        left_ms=int(ran_ms / share) - ran_ms if share and ran_ms > 0 else None,
-        text=progress.text,
-    )

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, ScalarSelect, func, select, union_all
+from sqlalchemy import ColumnElement, ScalarSelect, and_, func, or_, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.models import App, Job, Run, SkippedTicks
@@ -35,12 +35,17 @@ class SkipLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SkipFilter:
-    """Which skips to list: None = all. `since_ms` and `until_ms` are due times."""
+    """Which skips to list: None = all. `since_ms` and `until_ms` are due times.
+
+    `before` is where an earlier page ended: the last due time and the id of its last skip.
+    """
 
     app_ids: Collection[int] | None = None
+    job_ids: Collection[int] | None = None
     job_id: int | None = None
     since_ms: int | None = None
     until_ms: int | None = None
+    before: tuple[int, int] | None = None
     limit: int = 50
 
 
@@ -51,12 +56,18 @@ def lines(session: Session, wanted: SkipFilter) -> list[SkipLine]:
     )
     if wanted.app_ids is not None:
         statement = statement.where(Job.app_id.in_(wanted.app_ids))
+    if wanted.job_ids is not None:
+        statement = statement.where(SkippedTicks.job_id.in_(wanted.job_ids))
     if wanted.job_id is not None:
         statement = statement.where(SkippedTicks.job_id == wanted.job_id)
     if wanted.since_ms is not None:
         statement = statement.where(SkippedTicks.to_at >= wanted.since_ms)
     if wanted.until_ms is not None:
         statement = statement.where(SkippedTicks.from_at < wanted.until_ms)
+    if wanted.before is not None:
+        last_at, last_id = wanted.before
+        is_same = and_(SkippedTicks.to_at == last_at, SkippedTicks.id < last_id)
+        statement = statement.where(or_(SkippedTicks.to_at < last_at, is_same))
     return fetch(session, SkipLine, statement)
 
 

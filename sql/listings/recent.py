@@ -4,26 +4,21 @@ Runs of a backfill or flow have no index, but they are runs of a few jobs, and t
 its due time.
 """
 
-import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from datetime import date
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from sqlalchemy import bindparam, func, null, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs import job_names
-from warren.sql.listings import backfills, run_messages, run_search
+from warren.sql.listings import backfills, run_messages
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import FlowNode, Run
-from warren.sql.registry import apps
 from warren.sql.rows import Query, fetch, fetch_plain
-from warren.sql.run_status import FAILURES, IN_FLIGHT, RunStatus
+from warren.sql.run_status import IN_FLIGHT
 from warren.sql.runs.run_rows import DetailedRun
 
 #: The most jobs of which each is searched along its ticks; with more, all runs are searched.
@@ -38,11 +33,11 @@ def along_jobs(
     job_ids: Collection[int] | None = None,
     most_jobs: int = MAX_JOBS,
 ) -> RunSearch:
-    """Return a search along the jobs that the runs of a backfill or flow belong to.
+    """Return a search along the jobs that the runs of a backfill, flow or tick belong to.
 
     Args:
-        session: reads the backfill, or the flow's run.
-        wanted: a search; one for neither is returned as it is.
+        session: reads the backfill or the run.
+        wanted: a search; one for none of them is returned as it is.
         app_ids: the only apps that exist; None = all.
         job_ids: the only jobs that exist; None = all of these apps.
         most_jobs: with more jobs than these, all runs since the flow's due time are searched.
@@ -51,6 +46,8 @@ def along_jobs(
         NotFound: there is no such backfill or run.
 
     """
+    if wanted.tick_of is not None:
+        wanted = _of_tick(session, wanted, wanted.tick_of, app_ids, job_ids)
     if wanted.backfill_id is not None:
         listed = backfills.show(session, wanted.backfill_id, app_ids=app_ids, job_ids=job_ids)
         wanted = _of_jobs(wanted, {listed.backfill.job_id}, most_jobs)
@@ -72,6 +69,22 @@ def _tick_of(session: Session, run_id: int, app_ids: Collection[int] | None) -> 
     return int(row.scheduled_at)
 
 
+def _of_tick(
+    session: Session,
+    wanted: RunSearch,
+    run_id: int,
+    app_ids: Collection[int] | None,
+    job_ids: Collection[int] | None,
+) -> RunSearch:
+    of = run(session, run_id, app_ids)
+    if job_ids is not None and of.job_id not in job_ids:
+        raise NotFound(LookupFailure.NO_RUN, id=run_id)
+    if wanted.job_id not in {None, of.job_id}:
+        return replace(wanted, job_id=None, job_ids=[])
+    run_ids = frozenset(session.execute(select(Run.id).where(*_same_tick(of))).scalars())
+    return replace(wanted, job_id=of.job_id, tick_at=of.scheduled_at, run_ids=run_ids)
+
+
 def _of_jobs(wanted: RunSearch, job_ids: Collection[int], most_jobs: int) -> RunSearch:
     if wanted.job_id is not None or wanted.job_ids is not None or len(job_ids) > most_jobs:
         return wanted
@@ -80,90 +93,6 @@ def _of_jobs(wanted: RunSearch, job_ids: Collection[int], most_jobs: int) -> Run
 
 #: The most runs of a tick that are listed, and the most bytes of their texts.
 MAX_TICK_RUNS, MAX_TICK_BYTES = 1_000, 4_000_000
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter:
-    """Which runs to return; None = all.
-
-    `app` is an app's name, `app_ids` are the only apps that exist, `job` is NAME or APP/NAME.
-    `tick_of` is any run of a tick; it does not go with `unresolved`: failures whose shard of the
-    due time is failed now. Due times are from `since_ms` on and before `until_ms`; `run_date` is
-    the date that runs are about. `outside_flows`: without runs of flows' nodes.
-    """
-
-    app: str | None = None
-    app_ids: Collection[int] | None = None
-    job: str | None = None
-    status: str | None = None
-    since_ms: int | None = None
-    until_ms: int | None = None
-    run_date: date | None = None
-    tick_of: int | None = None
-    unresolved: bool = False
-    outside_flows: bool = False
-    flow_run_id: int | None = None
-    backfill_id: int | None = None
-    limit: int = 50
-
-
-def runs(session: Session, wanted: RunFilter) -> list[DetailedRun]:
-    """Return runs, the latest due first; of one job, these are the runs of its latest ticks.
-
-    Raises:
-        NotFound: there is no such app or job, or no run `tick_of`.
-        Ambiguous: several apps have a job of that name.
-
-    """
-    search = RunSearch(
-        app_ids=_app_ids(session, wanted),
-        job_id=None
-        if wanted.job is None
-        else job_names.find(session, wanted.job, wanted.app_ids).id,
-        statuses=_statuses(wanted),
-        unresolved=wanted.unresolved,
-        since_ms=wanted.since_ms,
-        until_ms=wanted.until_ms,
-        run_date=wanted.run_date,
-        outside_flows=wanted.outside_flows,
-        flow_run_id=wanted.flow_run_id,
-        backfill_id=wanted.backfill_id,
-    )
-    search = along_jobs(session, search, app_ids=wanted.app_ids)
-    if wanted.tick_of is not None:
-        shown = tick(session, wanted.tick_of, wanted.app_ids)
-        matching = [run for run in shown if _is_wanted(run, wanted, search)]
-    else:
-        swept = run_search.sweep(session, search, most=wanted.limit, looked_at=sys.maxsize)
-        matching = [
-            run
-            for part in chunks(swept.run_ids)
-            for run in fetch(session, DetailedRun, run_messages.details().where(Run.id.in_(part)))
-        ]
-    return sorted(matching, key=lambda run: (run.due_at, run.id), reverse=True)[: wanted.limit]
-
-
-def _app_ids(session: Session, wanted: RunFilter) -> Collection[int] | None:
-    if wanted.app is None:
-        return wanted.app_ids
-    return (apps.find(session, wanted.app, wanted.app_ids).id,)
-
-
-def _statuses(wanted: RunFilter) -> frozenset[RunStatus]:
-    if wanted.status is not None:
-        return frozenset({RunStatus(wanted.status)})
-    return FAILURES if wanted.unresolved else frozenset()
-
-
-def _is_wanted(run: DetailedRun, wanted: RunFilter, search: RunSearch) -> bool:
-    return (
-        wanted.app in {None, run.app}
-        and search.job_id in {None, run.job_id}
-        and wanted.status in {None, run.status}
-        and wanted.run_date in {None, run.run_date}
-        and run.due_at >= (wanted.since_ms or 0)
-        and (wanted.until_ms is None or run.due_at < wanted.until_ms)
-    )
 
 
 def run(session: Session, run_id: int, app_ids: Collection[int] | None = None) -> DetailedRun:

@@ -138,6 +138,8 @@ class RunSearch:
         outside_flows: without the runs of flows' nodes.
         flow_run_id: only runs of the nodes of this run of a flow; see `recent`.
         backfill_id: only runs of this backfill; see `recent`.
+        tick_of: only runs of the same tick as this run; see `recent`.
+        run_ids: only these.
         tick_at: only one tick of each of the jobs.
         text: a part of the message.
         since_ms: the earliest due time.
@@ -160,6 +162,8 @@ class RunSearch:
     outside_flows: bool = False
     flow_run_id: int | None = None
     backfill_id: int | None = None
+    tick_of: int | None = None
+    run_ids: frozenset[int] | None = None
     tick_at: int | None = None
     unresolved: bool = False
     since_ms: int | None = None
@@ -301,6 +305,7 @@ def _is_wide(wanted: RunSearch) -> bool:
         wanted.run_date,
         wanted.flow_run_id,
         wanted.backfill_id,
+        wanted.run_ids,
     )
     return wanted.outside_flows or any(value is not None for value in columns)
 
@@ -370,6 +375,7 @@ def _criteria(wanted: RunSearch) -> Iterator[_Criterion]:
     """Yield what `ScannedRun` has to match, in Python as in SQL."""
     criteria: tuple[_Criterion, ...] = (
         ("app_id", _is_in, wanted.app_ids),
+        ("id", _is_in, wanted.run_ids),
         ("status", _is_in, wanted.statuses or None),
         ("kind", eq, wanted.kind),
         ("address", eq, wanted.address),

@@ -22,7 +22,7 @@ ARROWS = {
     "warren": {"admin_web", "scheduler", "executor", "sql", "broker", "resources"},
     "admin_web": {"scheduler", "sql", "broker", "resources"},
     "scheduler": {"sql", "broker", "resources"},
-    "executor": {"broker"},
+    "executor": {"broker", "resources"},
     "sql": set(),
     "broker": set(),
     "resources": set(),
@@ -56,7 +56,7 @@ HOMES = {
 
 #: Where what a row says of its schedule may be written out; all others ask the kind's class.
 SCHEDULE_KINDS = {kind: ["scheduler.schedules."] for kind in KINDS} | {
-    CronSchedule.kind: ["scheduler.schedules.", "sql.run_status"],
+    CronSchedule.kind: ["scheduler.schedules.", "sql.run_status", "resources.runs"],
     NoSchedule.kind: ["sql.models.job_tables"],
 }
 
@@ -74,11 +74,13 @@ JOB_MAY_LOAD = [
     "broker",
     "broker.durations",
     "broker.process_use",
-    "broker.spelling",
     "broker.messages",
     "broker.messages.",
     "broker.reasons",
     "broker.reasons.",
+    "resources",
+    "resources.misfits",
+    "resources.spelling",
     "msgspec",
 ]
 

@@ -4,14 +4,10 @@
 again, `clients` sends.
 """
 
-from warren.broker.messages.values import Progress
 from warren.client.answers import (
     ApiError,
     Job,
-    LogPart,
-    Run,
     RunFailed,
-    Tick,
 )
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
@@ -21,6 +17,9 @@ from warren.resources.cluster import Cluster, Executor, Scheduler
 from warren.resources.job_files import Applied
 from warren.resources.job_files import ChangeAnswer as Change
 from warren.resources.limits import Limit
+from warren.resources.runs import LogAnswer as LogPart
+from warren.resources.runs import Progress, Run
+from warren.resources.runs import TickEnd as Tick
 
 __all__ = [
     "ApiError",

@@ -19,12 +19,7 @@ import msgspec
 from warren.client.answers import (
     ApiError,
     Job,
-    LogPart,
-    Node,
-    Planned,
-    Run,
     RunFailed,
-    Tick,
 )
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
@@ -36,9 +31,10 @@ from warren.resources import job_files as job_file_operations
 from warren.resources import jobs as job_operations
 from warren.resources import limits as limit_operations
 from warren.resources import reports as report_operations
+from warren.resources import runs as run_operations
 from warren.resources.job_files import Applied, JobFileText, ValuesGiven
 from warren.resources.operation import KEY_HEADER, Operation
-from warren.resources.queue import list_queue
+from warren.resources.runs import MAX_TRIGGERS, EndedRun, LogAnswer, Node, Run, RunId, RunWithTick
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -47,10 +43,9 @@ _JOB = "<app>/<name>"
 _VARIABLE = re.compile(f"{_JOB}|<[^>]+>")
 #: Items of a page at most.
 _PAGE = 200
-#: Runs of a batch at most; the API takes bodies of 1,000,000 bytes.
-_BATCH, _BATCH_BYTES = 5_000, 990_000
+#: The size of a batch of triggers at most; the API takes bodies of 1,000,000 bytes.
+_BATCH_BYTES = 990_000
 
-RunId: TypeAlias = int | Run
 #: An aware datetime, or ISO 8601 with an offset.
 Instant: TypeAlias = datetime | str
 #: A span, or a text such as `90s`, `5m`, `2d12h`.
@@ -81,6 +76,9 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
     endpoint = operation.endpoint
     variables = _VARIABLE.findall(endpoint.rule)
     *texts, rest = _VARIABLE.split(endpoint.rule)
+    fields_of = endpoint.body or endpoint.query
+    known = {field.name for field in msgspec.structs.fields(fields_of)} if fields_of else set()
+    has_key_header = KEY_HEADER.keys() <= endpoint.headers.keys()
 
     @wraps(operation.declared)
     def exchange(*args: P.args, **kwargs: P.kwargs) -> Exchange[T]:
@@ -89,21 +87,22 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
             text + _in_path(variable, value)
             for text, variable, (_, value) in zip(texts, variables, given, strict=False)
         )
-        fields = dict(given[len(variables) :])
+        asked = dict(given[len(variables) :])
+        most = None if operation.item is None else asked.pop("limit", None)
+        headers = {}
+        if has_key_header:
+            is_sent = "key" in known
+            own = None if is_sent else asked.pop("key", None)
+            headers = {name: own or str(uuid.uuid4()) for name in KEY_HEADER}
+        fields = {} if fields_of is None else written(fields_of, asked)
+        query = {} if endpoint.body else _query(fields)
         if operation.item is not None:
-            most = fields.pop("limit", operation.default("limit"))
-            items = yield from items_of(path + rest, _query(fields), most, operation.item)
+            items = yield from items_of(path + rest, query, most, operation.item)
             return cast(T, items)
-        if "params" in fields:
-            fields["param"] = given_param(fields.pop("params"), fields.get("param"))
-        body = None if endpoint.body is None else _body(endpoint.body, fields)
-        headers = {name: str(uuid.uuid4()) for name in endpoint.headers if name in KEY_HEADER}
-        asked = {} if endpoint.body else _query(fields)
-        query = f"?{urlencode(asked)}" if asked else ""
         response = yield Request(
             method=endpoint.method,
-            path=path + rest + query,
-            body=body,
+            path=path + rest + (f"?{urlencode(query)}" if query else ""),
+            body=msgspec.json.encode(fields) if endpoint.body else None,
             headers=headers,
             wait_seconds=_HEAVY_SECONDS if endpoint.is_heavy else 0,
         )
@@ -112,16 +111,50 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
     return exchange
 
 
-def _body(kind: type, fields: Mapping[str, Any]) -> bytes:
-    """Return a body with its fields as they are called in JSON."""
-    names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
-    return msgspec.json.encode({names[name]: value for name, value in fields.items()})
+def written(kind: type, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a body or a query as JSON has it.
+
+    Left out is what the API assumes, so that an older one does not meet what it does not know.
+    """
+    fields = dict(given)
+    if "params" in fields:
+        fields["param"] = given_param(fields.pop("params"), fields.get("param"))
+    known = {field.name: field for field in msgspec.structs.fields(kind)}
+    texts = {name: _written(value) for name, value in fields.items()}
+    return {
+        known[name].encode_name: value
+        for name, value in texts.items()
+        if value != _assumed(known[name])
+    }
+
+
+def _written(value: Any) -> Any:
+    if isinstance(value, datetime):
+        if value.tzinfo is None:
+            raise ValueError(f"expected a time with its zone, got: {value!r}")
+        return value.isoformat()
+    if isinstance(value, timedelta):
+        return f"{round(value.total_seconds())}s"
+    if isinstance(value, date):
+        return str(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _assumed(field: msgspec.structs.FieldInfo) -> Any:
+    """Return the default of a field; NODEFAULT if it has none."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return field.default_factory()
+    return field.default
 
 
 def _query(fields: Mapping[str, Any]) -> dict[str, str]:
     """Return the parameters of a query."""
     return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
+        name: ",".join(value)
+        if isinstance(value, list)
+        else str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
         for name, value in fields.items()
     }
 
@@ -162,10 +195,21 @@ limits = call_of(limit_operations.list_limits)
 limit = call_of(limit_operations.show_limit)
 set_limit = call_of(limit_operations.set_limit)
 delete_limit = call_of(limit_operations.delete_limit)
+runs = call_of(run_operations.list_runs)
+_trigger_chunk = call_of(run_operations.trigger_all)
+skips = call_of(run_operations.list_skips)
+get = call_of(run_operations.show_run)
+trigger = call_of(run_operations.trigger)
+cancel = call_of(run_operations.cancel_run)
+reschedule = call_of(run_operations.move_run)
+rerun = call_of(run_operations.rerun)
+rerun_all = call_of(run_operations.rerun_all)
+clear_runs = call_of(run_operations.clear_runs)
+log = call_of(run_operations.read_log)
 executors = call_of(cluster_operations.list_executors)
 executor = call_of(cluster_operations.show_executor)
 drain_executor = call_of(cluster_operations.drain_executor)
-queue = call_of(list_queue)
+queue = call_of(run_operations.list_queue)
 forget_executor = call_of(cluster_operations.forget_executor)
 report_days = call_of(report_operations.report_days)
 schedulers = call_of(cluster_operations.list_schedulers)
@@ -175,20 +219,6 @@ resume_cluster = call_of(cluster_operations.resume_cluster)
 add_app = call_of(cluster_operations.add_app)
 pause_app = call_of(cluster_operations.pause_app)
 resume_app = call_of(cluster_operations.resume_app)
-
-
-def keyed(path: str, body: Any, key: str | None) -> Request:
-    """Return a request that does what it says once, however often it is sent."""
-    return json_request("POST", path, body, {"Idempotency-Key": key or str(uuid.uuid4())})
-
-
-def json_request(
-    method: str, path: str, body: Any, headers: Mapping[str, str] | None = None
-) -> Request:
-    """Return a request with a JSON body."""
-    return Request(
-        method=method, path=path, body=msgspec.json.encode(body), headers=dict(headers or {})
-    )
 
 
 def items_of(
@@ -213,15 +243,6 @@ def value_of(response: Response, kind: type[T]) -> T:
     return response.value(kind)
 
 
-def instant_text(at: Instant | None) -> str | None:
-    """Return a time as it is sent; raises ValueError if it has no zone."""
-    if not isinstance(at, datetime):
-        return at
-    if at.tzinfo is None:
-        raise ValueError(f"expected a time with its zone, got: {at!r}")
-    return at.isoformat()
-
-
 def run_path(run: RunId) -> str:
     """Return the path of a run."""
     return f"/runs/{int(run if isinstance(run, int) else run.id)}"
@@ -241,80 +262,13 @@ def batches(bodies: Sequence[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     size = 0
     for body in bodies:
         length = len(msgspec.json.encode(body)) + 1
-        if part and (len(part) == _BATCH or size + length > _BATCH_BYTES):
+        if part and (len(part) == MAX_TRIGGERS or size + length > _BATCH_BYTES):
             yield part
             part, size = [], 0
         part.append(body)
         size += length
     if part:
         yield part
-
-
-def trigger_body(wish: Trigger) -> dict[str, Any]:
-    """Return the JSON that asks for a run."""
-    after = wish.after
-    if isinstance(after, timedelta):
-        after = f"{round(after.total_seconds())}s"
-    given = {
-        "param": given_param(wish.params, wish.param),
-        "at": instant_text(wish.at),
-        "in": after,
-        "late": wish.late,
-        "addresses": list(wish.addresses),
-        "run_date": None if wish.run_date is None else str(wish.run_date),
-    }
-    return {name: value for name, value in given.items() if value or value == ""}
-
-
-class _Nodes(msgspec.Struct, kw_only=True, frozen=True):
-    items: list[Node]
-
-
-class _Attempts(msgspec.Struct, kw_only=True, frozen=True):
-    items: list[Run]
-
-
-def trigger(
-    job: str,
-    param: str | None = None,
-    *,
-    params: object = None,
-    at: Instant | None = None,
-    after: Span | None = None,
-    late: bool = False,
-    addresses: Sequence[str] = (),
-    run_date: date | str | None = None,
-    key: str | None = None,
-) -> Exchange[Run]:
-    """Run a job now, `at` a time or `after` a while; return the planned run.
-
-    Args:
-        job: APP/NAME.
-        param: instead of the job's own.
-        params: the same as a value that JSON can hold, such as a struct of the handler's params.
-        at: a time in the future, within ten years.
-        after: a while from now.
-        late: run it now if `at` has passed; without this, it is refused.
-        addresses: the executors to choose from; empty = any of the app's.
-        run_date: the date that the run is about; None = by the job's rule, from its due time.
-        key: calls with the same key within a day trigger only one run; None = a new key.
-
-    Raises:
-        ValueError: both `param` and `params` are given.
-        TypeError: JSON cannot hold `params`.
-
-    """
-    wish = Trigger(
-        param=param,
-        params=params,
-        at=at,
-        after=after,
-        late=late,
-        addresses=addresses,
-        run_date=run_date,
-    )
-    response = yield keyed(f"{job_path(job)}/runs", trigger_body(wish), key)
-    return value_of(response, Run)
 
 
 def trigger_all(
@@ -326,16 +280,19 @@ def trigger_all(
     all. If one is refused, the error's `run_ids` are those of the chunks before it. With the same
     `key`, the same call plans only the rest.
     """
-    path, key = f"{job_path(job)}/runs:batch", key or str(uuid.uuid4())
+    key = key or str(uuid.uuid4())
     run_ids: list[int] = []
-    for number, chunk in enumerate(batches([trigger_body(wish) for wish in triggers])):
+    bodies = [
+        written(run_operations.TriggerBody, msgspec.structs.asdict(wish)) for wish in triggers
+    ]
+    for number, chunk in enumerate(batches(bodies)):
         own_key = f"{key}/{number}" if number else key
         try:
-            response = yield keyed(path, {"runs": chunk}, own_key)
+            planned = yield from _trigger_chunk(job, chunk, key=own_key)
         except ApiError as error:
             error.run_ids = run_ids
             raise
-        run_ids += value_of(response, Planned).run_ids
+        run_ids += planned.run_ids
     return run_ids
 
 
@@ -344,11 +301,15 @@ def run(
     param: str | None = None,
     *,
     params: object = None,
+    at: Instant | None = None,
+    after: Span | None = None,
+    late: bool = False,
     addresses: Sequence[str] = (),
+    run_date: date | str | None = None,
     key: str | None = None,
     timeout: float | None = None,
-) -> Exchange[Run]:
-    """Run a job now and wait for its end, including retries and shards; return what decided.
+) -> Exchange[EndedRun]:
+    """Run a job like `trigger`, and wait for its end with retries and shards; return what decided.
 
     That is the last attempt. Of a broadcast, it is that of the first shard that failed, or of the
     first one if none did. Its `attempts` are all.
@@ -358,11 +319,21 @@ def run(
         TimeoutError: it is not over after `timeout` seconds; it continues.
 
     """
-    planned = yield from trigger(job, param, params=params, addresses=addresses, key=key)
+    planned = yield from trigger(
+        job,
+        param,
+        params=params,
+        at=at,
+        after=after,
+        late=late,
+        addresses=addresses,
+        run_date=run_date,
+        key=key,
+    )
     return (yield from wait(planned, timeout=timeout))
 
 
-def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
+def wait(run: RunId, *, timeout: float | None = None) -> Exchange[EndedRun]:
     """Wait until a run's whole tick is over. Returns and raises the same as `run`."""
     end_at = None if timeout is None else time.monotonic() + timeout
     while True:
@@ -374,137 +345,44 @@ def wait(run: RunId, *, timeout: float | None = None) -> Exchange[Run]:
             headers={"Prefer": f"wait={seconds}"},
             wait_seconds=seconds,
         )
-        ended = value_of(response, Run)
-        assert ended.tick is not None
+        ended = value_of(response, RunWithTick)
         if ended.tick.is_over:
-            decided = yield from _decided(ended, ended.tick)
+            decided = yield from _decided(ended)
             if ended.tick.status not in {"SUCCEEDED", "SKIPPED"}:
                 raise RunFailed(decided)
             return decided
         if end_at is not None and time.monotonic() >= end_at:
-            raise TimeoutError(f"{_so_far(ended, ended.tick)} after {timeout} s")
+            raise TimeoutError(f"{_so_far(ended)} after {timeout} s")
         if "preference-applied" not in response.headers:
             yield Pause(1.0 if end_at is None else min(1.0, max(0.05, left)))
 
 
-def _so_far(run: Run, tick: Tick) -> str:
+def _so_far(run: RunWithTick) -> str:
     """Return how far a tick is that is not over."""
-    if tick.run_ids == [run.id]:
+    if run.tick.run_ids == [run.id]:
         return f"run {run.id} is {run.status}"
-    return f"run {run.id} is not over with its {len(tick.run_ids)} shards and attempts"
+    return f"run {run.id} is not over with its {len(run.tick.run_ids)} shards and attempts"
 
 
-def _decided(run: Run, tick: Tick) -> Exchange[Run]:
+def _decided(run: RunWithTick) -> Exchange[EndedRun]:
     """Return the run that decided how a run's tick ended, with all attempts."""
-    decided = run
-    if tick.deciding_id not in {None, run.id}:
-        decided = yield from get(tick.deciding_id)
-    attempts = [run]
-    if tick.run_ids != [run.id]:
-        response = yield Request(method="GET", path=f"{run_path(run)}/tick")
-        attempts = value_of(response, _Attempts).items
-    return msgspec.structs.replace(decided, tick=tick, attempts=attempts)
-
-
-def get(run: RunId) -> Exchange[Run]:
-    """Return a run and the state of its tick."""
-    return value_of((yield Request(method="GET", path=run_path(run))), Run)
+    decided, attempts = run, [cast(Run, run)]
+    if run.tick.deciding_id not in {None, run.id}:
+        decided = yield from get(run.tick.deciding_id)
+    if run.tick.run_ids != [run.id]:
+        attempts = (yield from call_of(run_operations.show_tick)(run)).items
+    fields = msgspec.structs.asdict(decided) | {"tick": run.tick}
+    return EndedRun(**fields, attempts=attempts)
 
 
 def nodes(run: RunId) -> Exchange[list[Node]]:
     """Return the nodes of a flow's run, each behind those it runs after; none of other runs."""
-    response = yield Request(method="GET", path=f"{run_path(run)}/nodes")
-    return value_of(response, _Nodes).items
-
-
-def cancel(run: RunId) -> Exchange[None]:
-    """Cancel a run that was triggered, while it is planned; again is no error."""
-    yield Request(method="DELETE", path=run_path(run))
-
-
-def reschedule(
-    run: RunId, *, at: Instant | None = None, after: Span | None = None
-) -> Exchange[Run]:
-    """Give a run that was triggered another due time, while it is planned; return the run."""
-    body = trigger_body(Trigger(at=at, after=after))
-    return value_of((yield json_request("PATCH", run_path(run), body)), Run)
+    return (yield from call_of(run_operations.show_nodes)(run)).items
 
 
 def kill(run: RunId) -> Exchange[str]:
     """Kill a run, wherever it is; return what has been done."""
-    response = yield Request(method="POST", path=f"{run_path(run)}/kill")
-    return str(value_of(response, dict[str, str])["result"])
-
-
-def rerun(
-    run: RunId,
-    *,
-    current: bool = False,
-    children: bool = True,
-    failed: bool = False,
-    from_node: str | None = None,
-    only_node: str | None = None,
-    key: str | None = None,
-) -> Exchange[Run]:
-    """Run an ended run again for its due time; return the planned run.
-
-    Args:
-        run: the run to repeat, with its param and its version of the script.
-        current: take the job's param and script as they are now.
-        children: let a success trigger the job's children, as the first run would have.
-        failed: of a flow's run, repeat only what failed, and what runs after it.
-        from_node: of a flow's run, repeat only this node, and what runs after it.
-        only_node: of a flow's run, repeat only this node.
-        key: as for `trigger`.
-
-    """
-    body: dict[str, Any] = {"current": current, "children": children}
-    body |= {"failed": True} if failed else {}
-    body |= {"from": from_node} if from_node else {}
-    body |= {"only": only_node} if only_node else {}
-    return value_of((yield keyed(f"{run_path(run)}/rerun", body, key)), Run)
-
-
-def runs(
-    *,
-    app: str | None = None,
-    job: str | None = None,
-    status: str | Sequence[str] = (),
-    kind: str | None = None,
-    address: str | None = None,
-    since: Instant | None = None,
-    until: Instant | None = None,
-    unresolved: bool = False,
-    outside_flows: bool = False,
-    flow_run_id: int | None = None,
-    backfill_id: int | None = None,
-    limit: int = 50,
-) -> Exchange[list[Run]]:
-    """Return up to `limit` runs, the latest due time first.
-
-    `outside_flows`: all but runs of flows' nodes; `flow_run_id`: only those of one run of a flow.
-    Without `status`, `until` and these ids, those due over an hour from now are left out.
-    """
-    wanted = {
-        "app": app,
-        "job": job,
-        "status": status if isinstance(status, str) else ",".join(status),
-        "kind": kind,
-        "address": address,
-        "since": instant_text(since),
-        "until": instant_text(until),
-        "unresolved": "true" if unresolved else None,
-        "outside_flows": "true" if outside_flows else None,
-        "flow_run_id": None if flow_run_id is None else str(flow_run_id),
-        "backfill_id": None if backfill_id is None else str(backfill_id),
-    }
-    return (yield from items_of("/runs", wanted, limit, Run))
-
-
-def log(run: RunId, *, from_line: int = 1) -> Exchange[LogPart]:
-    """Return up to 1,000 lines of a run's log."""
-    path = f"{run_path(run)}/log?from_line={int(from_line)}"
-    return value_of((yield Request(method="GET", path=path)), LogPart)
+    return (yield from call_of(run_operations.kill_run)(run)).result.value
 
 
 def jobs(
@@ -547,7 +425,7 @@ def pause(
     app: str | None = None, *, reason: str = "", until: Instant | None = None
 ) -> Exchange[bool]:
     """Stop dispatching runs of an app, None = of all; return False if it was paused like this."""
-    end = msgspec.UNSET if until is None else instant_text(until)
+    end = msgspec.UNSET if until is None else until
     if app is None:
         return (yield from pause_cluster(reason=reason, until=end)).changed
     return (yield from pause_app(app, reason=reason, until=end)).changed
@@ -661,7 +539,7 @@ class FollowedLog:
         """
         path = f"{self._path}/log?from_line={self._line}"
         response = yield Request(method="GET", path=path, headers=WAIT, wait_seconds=WAIT_SECONDS)
-        part = value_of(response, LogPart)
+        part = value_of(response, LogAnswer)
         self._line, self.is_over = part.next_line, part.is_end
         if part.text:
             self._has_begun, self._give_up_at = True, None
@@ -672,7 +550,6 @@ class FollowedLog:
     def _look_again(self, has_waited: bool) -> Exchange[None]:
         """Wait a little; end or raise once the rest of the log can no longer be expected."""
         run_ = yield from get(self._id)
-        assert run_.tick is not None
         now = time.monotonic()
         if run_.tick.is_over:
             self._give_up_at = self._give_up_at or now + self._patience

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from warren.client import calls
 from warren.client.exchange import Exchange, Lost, Pause, Request, Response, Transport, repeated
 from warren.resources.operation import CLOCK_HEADER
+from warren.resources.runs import RunId
 
 _PATH = "/api/v1"
 #: The most connections at a time.
@@ -369,7 +370,8 @@ class Client(_Configured):
         run = client.run("reports/nightly", param="2026-12-01")
 
     Connections are kept. Lost requests are sent again; each trigger has a key, so it runs once
-    however often it is sent.
+    however often it is sent. With `waits_for_room=False`, a run that is refused because too many
+    runs of its job wait is not asked for again.
     """
 
     def __init__(
@@ -380,10 +382,12 @@ class Client(_Configured):
         timeout: float = 30.0,
         retry_for: float | None = None,
         pause: Callable[[float], None] = time.sleep,
+        waits_for_room: bool = True,
     ) -> None:
         super().__init__(url, token, timeout=timeout, retry_for=retry_for)
         self._transport: Transport = Connections(self._address, timeout)
         self._pause = pause
+        self._waits_for_room = waits_for_room
         #: How far the database's clock is ahead of this machine's; None = not known yet.
         self._ahead_ms: int | None = None
 
@@ -397,7 +401,10 @@ class Client(_Configured):
     reschedule = _Call(calls.reschedule)
     kill = _Call(calls.kill)
     rerun = _Call(calls.rerun)
+    rerun_all = _Call(calls.rerun_all)
+    clear_runs = _Call(calls.clear_runs)
     runs = _Call(calls.runs)
+    skips = _Call(calls.skips)
     log = _Call(calls.log)
     jobs = _Call(calls.jobs)
     job = _Call(calls.job)
@@ -452,7 +459,7 @@ class Client(_Configured):
     resume_backfill = _Call(calls.resume_backfill)
     cancel_backfill = _Call(calls.cancel_backfill)
 
-    def follow(self, run: calls.RunId, *, from_line: int = 1) -> Iterator[str]:
+    def follow(self, run: RunId, *, from_line: int = 1) -> Iterator[str]:
         """Yield the lines of a run's log, without line ends, until the run is over.
 
         Raises:
@@ -466,7 +473,12 @@ class Client(_Configured):
 
     def complete(self, exchange: Exchange[T]) -> T:
         """Carry out a call and return its result."""
-        steps = repeated(exchange, self._retry_for, self._address.origin)
+        steps = repeated(
+            exchange,
+            self._retry_for,
+            self._address.origin,
+            waits_for_room=self._waits_for_room,
+        )
         came = None
         while True:
             try:
@@ -532,7 +544,10 @@ class AsyncClient(_Configured):
     reschedule = _AsyncCall(calls.reschedule)
     kill = _AsyncCall(calls.kill)
     rerun = _AsyncCall(calls.rerun)
+    rerun_all = _AsyncCall(calls.rerun_all)
+    clear_runs = _AsyncCall(calls.clear_runs)
     runs = _AsyncCall(calls.runs)
+    skips = _AsyncCall(calls.skips)
     log = _AsyncCall(calls.log)
     jobs = _AsyncCall(calls.jobs)
     job = _AsyncCall(calls.job)
@@ -587,7 +602,7 @@ class AsyncClient(_Configured):
     resume_backfill = _AsyncCall(calls.resume_backfill)
     cancel_backfill = _AsyncCall(calls.cancel_backfill)
 
-    async def follow(self, run: calls.RunId, *, from_line: int = 1) -> AsyncIterator[str]:
+    async def follow(self, run: RunId, *, from_line: int = 1) -> AsyncIterator[str]:
         """Yield the lines of a run's log as `Client.follow` does."""
         log = calls.FollowedLog(run, from_line, self._retry_for)
         while not log.is_over:

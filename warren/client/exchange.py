@@ -17,6 +17,7 @@ from warren.client.answers import ApiError
 T = TypeVar("T")
 #: Statuses after which the same call may succeed a little later.
 _RETRYABLE = frozenset({429, 503})
+_NO_ROOM = "urn:warren:problem:too_many_waiting"
 _REDIRECTS = range(300, 400)
 _TOO_LARGE = 413
 #: The end of what Warren's server answers itself, to a request that it gives to nothing else.
@@ -105,8 +106,12 @@ Exchange: TypeAlias = Generator[Step, Any, T]
 WireExchange: TypeAlias = Generator[Step, Response | Lost | None, T]
 
 
-def repeated(exchange: Exchange[T], retry_for: float | None, url: str) -> WireExchange[T]:
+def repeated(
+    exchange: Exchange[T], retry_for: float | None, url: str, *, waits_for_room: bool = True
+) -> WireExchange[T]:
     """Repeat the requests of an exchange with the API at `url` while they may succeed later.
+
+    `waits_for_room`: also those that are refused because too many runs of a job wait.
 
     Raises:
         ApiError: the API refused one, or it was not answered in time.
@@ -124,13 +129,15 @@ def repeated(exchange: Exchange[T], retry_for: float | None, url: str) -> WireEx
             yield step
         else:
             try:
-                response = yield from _answered(step, retry_for, url)
+                response = yield from _answered(step, retry_for, url, waits_for_room)
             except ApiError as error:
                 exchange.throw(error)  # it may add to the error, and raises it
                 raise
 
 
-def _answered(request: Request, retry_for: float | None, url: str) -> WireExchange[Response]:
+def _answered(
+    request: Request, retry_for: float | None, url: str, waits_for_room: bool
+) -> WireExchange[Response]:
     began, tries, paused = time.monotonic(), 0, 0.0
     while True:
         came = yield request
@@ -145,6 +152,8 @@ def _answered(request: Request, retry_for: float | None, url: str) -> WireExchan
         may_pass = error.status == 0 or error.status in _RETRYABLE
         if retry_for is None and is_unreachable:
             may_pass = tries < REFUSED_TRIES
+        if error.problem.get("type") == _NO_ROOM:
+            may_pass = waits_for_room
         seconds = RETRY_SECONDS if retry_for is None else retry_for
         if not may_pass or max(paused, time.monotonic() - began) + wait > seconds:
             raise error

@@ -3,6 +3,7 @@
 So a command does the same, and prints the same, whether an API or this process carries it out.
 """
 
+import math
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 
 from warren import __version__
 from warren.admin_web.api.application import InProcess
-from warren.admin_web.services import ApiServices, Errands, JobFiles
+from warren.admin_web.services import ApiLimits, ApiServices, Errands, JobFiles
 from warren.client.clients import Client
 from warren.client.exchange import Request, Response
 from warren.database_access import now_ms, open_database
@@ -26,6 +27,7 @@ from warren.settings.settings import Settings
 from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+from warren.terminal.output import show_progress
 
 #: What is about files alone.
 _WITHOUT_DATABASE = {check_job_files.endpoint.rule}
@@ -45,9 +47,19 @@ class InProcessClient(Client):
 
     def __init__(self, applications: "_Databases") -> None:
         super().__init__(
-            "http://in-process", "", pause=lambda seconds: time.sleep(min(seconds, POLL_SECONDS))
+            "http://in-process",
+            "",
+            pause=lambda seconds: time.sleep(min(seconds, POLL_SECONDS)),
+            waits_for_room=False,
         )
         self._transport = applications
+
+
+class _FewIds(RunIds):
+    """Takes ids one by one, as a command plans few runs."""
+
+    def reserve(self) -> None:
+        """Reserve none."""
 
 
 class _Databases:
@@ -102,9 +114,11 @@ class _Databases:
             cluster_zone=zone,
             is_broker_up=lambda: False,
             added_routes=route_names(),
-            run_ids=RunIds(database),
+            run_ids=_FewIds(database),
             job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
             errands=Errands(scopes={}, do=lambda _line: None),
+            limits=ApiLimits(clear_seconds=math.inf),
             version=__version__,
+            on_progress=show_progress,
         )
         return InProcess(services, self._caller)

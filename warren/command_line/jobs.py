@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.client import Client
+from warren.client import Client, RunFailed
 from warren.command_options import (
     as_json,
     examples,
@@ -22,25 +22,28 @@ from warren.command_options import (
     value_files,
 )
 from warren.connect import connect
-from warren.errands.sending import open_sender, send
+from warren.errands.sending import send
 from warren.errors import JobFileError
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
-from warren.resources.instant import iso, to_builtins
+from warren.resources.instant import Instant, iso, to_builtins
 from warren.resources.job_files import JOB_FILE_BYTES, ValuesGiven
 from warren.resources.jobs import NextTime, OldRuleJob
+from warren.resources.runs import EndedRun
 from warren.settings.settings import Settings, with_api
+from warren.sql.run_status import FINE
 from warren.terminal.changes import print_applied
 from warren.terminal.output import (
     print_json,
     print_line,
-    print_output,
     print_struct,
     print_table,
+    read_moment,
     shown_ago,
     shown_time,
     warn,
 )
+from warren.terminal.run_lines import print_planned
 
 _name = click.argument("name")
 _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
@@ -469,8 +472,10 @@ def _also(cancelled: int) -> str:
 def trigger(
     settings: Settings,
     *,
+    name: str,
     param: str | None,
     values: Mapping[str, Any],
+    at: str | None,
     wait: bool,
     as_json: bool,
     **wanted: Any,
@@ -480,18 +485,38 @@ def trigger(
         if param is not None:
             raise click.UsageError("give either --param or --set")
         param = json.dumps(values, ensure_ascii=False)
-    with open_sender(settings) as sender:
-        planned = sender.send(
-            "jobs.trigger", param=param, is_awaited=wait, as_json=as_json, **wanted
-        )
-        print_output(planned)
+    moment = None if at is None else Instant.of(read_moment(at, "--at", zone=settings.zone))
+    with connect(settings) as client:
+        job = str(client.find_job(name))
+        run = client.trigger(job, param, at=moment, manual=True, **wanted)
+        for words in run.warnings:
+            warn(words)
         if not wait:
+            is_now = not (at or wanted["after"] or wanted["late"])
+            print_planned(run.id, as_json=as_json, word="queued" if is_now else "planned")
             return 0
-        run_id = planned.facts["run_id"]
-        sender.await_end(run_id)
-        ended = sender.send("runs.outcome", run_id=run_id, as_json=as_json)
-    print_output(ended)
-    return ended.status
+        if not client.cluster().schedulers_alive:
+            warn(f"run {run.id} is queued, but no scheduler is online to dispatch it")
+        try:
+            ended = client.wait(run)
+        except RunFailed as failed:
+            ended = failed.run
+    _print_outcome(run.id, ended, as_json=as_json)
+    return 0 if ended.tick.status in FINE else 1
+
+
+def _print_outcome(run_id: int, ended: EndedRun, *, as_json: bool) -> None:
+    """Print how the tick of a run ended, by the run that decided."""
+    status, run_ids = ended.tick.status, ended.tick.run_ids
+    if as_json:
+        outcome: dict[str, Any] = {"id": run_id, "status": status, "message": ended.message}
+        outcome |= {"result": ended.result, "run_ids": run_ids, "deciding_id": ended.id}
+        print_json(outcome)
+        return
+    tries = f" after {ended.starts + 1} attempts" if ended.starts else ""
+    words = f": {ended.message}" if ended.message else ""
+    for line in f"run {ended.id} {status}{tries}{words}".split("\n"):
+        print_line(line.expandtabs())
 
 
 @click.group("apps")

@@ -8,7 +8,7 @@ from warren.connect import connect
 from warren.errors import CommandError
 from warren.resources import limits as operations
 from warren.resources.limits import Limit
-from warren.resources.queue import list_queue
+from warren.resources.runs import list_queue
 from warren.settings.settings import Settings
 from warren.terminal.output import (
     print_facts,

@@ -1,22 +1,52 @@
 """`warren runs …`: show, read, repeat, move, cancel, kill and clear runs; and `warren report`."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
+import msgspec
 
+from warren.client import ApiError, Client
+from warren.command_line.log_files import print_file
 from warren.command_options import as_json, examples, takes_settings
-from warren.errands.sending import open_sender, send
+from warren.connect import connect
+from warren.errands.sending import way_of
+from warren.resources.instant import Instant, to_builtins
+from warren.resources.runs import MAX_RERUNS
 from warren.settings.settings import Settings
 from warren.sql.run_status import FAILURES, RunStatus
-from warren.terminal.output import print_output, visible
+from warren.terminal.output import (
+    end_progress,
+    print_facts,
+    print_json,
+    print_line,
+    print_struct,
+    print_table,
+    print_text,
+    read_instant,
+    read_moment,
+    show_progress,
+    shown_time,
+    visible,
+    warn,
+)
+from warren.terminal.run_lines import (
+    HEADERS,
+    NODE_HEADERS,
+    SKIP_HEADERS,
+    print_planned,
+    run_facts,
+    run_line,
+    skip_line,
+    tree_rows,
+)
 
 _LARGEST_ID = 2**53 - 1
+#: With it, runs that are due far ahead are listed, too.
+_END_OF_TIME = "9999-12-31T00:00:00Z"
 #: Options of a list of runs that say what caused them.
 _WHOSE = ("outside_flows", "flow_run", "backfill")
-#: The most runs that one command repeats or cancels.
-MAX_RUNS = 500
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
 _run_ids = click.argument(
     "run_ids", metavar="ID...", type=click.IntRange(1, _LARGEST_ID), nargs=-1, required=True
@@ -82,7 +112,7 @@ def runs() -> None:
 )
 @as_json
 @takes_settings("database_url", "timezone")
-def list_runs(settings: Settings, *, skips: bool, **wanted: Any) -> int:
+def list_runs(settings: Settings, *, skips: bool, **wanted: Any) -> None:
     """List runs, the latest due time first.
 
     Those due over an hour from now are listed with --status PLANNED, --run-date, --flow-run or
@@ -95,19 +125,92 @@ def list_runs(settings: Settings, *, skips: bool, **wanted: Any) -> int:
     if unresolved and (skips or tick or (status and status.upper() not in FAILURES)):
         words = "expected --unresolved without --skips and --tick, and only with --status"
         raise click.UsageError(f"{words} {', '.join(sorted(FAILURES))}")
-    if skips:
-        kept = {name: wanted[name] for name in ("job", "since", "limit", "as_json")}
-        return send(settings, "runs.skips", **kept)
-    return send(settings, "runs.list", **wanted)
+    with connect(settings) as client:
+        since = _since(client, settings, wanted["since"])
+        job = None if wanted["job"] is None else str(client.find_job(wanted["job"]))
+        if skips:
+            skipped = client.skips(job=job, since=since, limit=wanted["limit"])
+            lines = [skip_line(skip, settings.zone) for skip in skipped]
+            _print_list(skipped, SKIP_HEADERS, lines, "no such skips", as_json=wanted["as_json"])
+            return
+        found = client.runs(
+            app=wanted["app"],
+            job=job,
+            status=status.upper() if status else (),
+            since=since,
+            until=_END_OF_TIME if wanted["run_date"] else None,
+            run_date=wanted["run_date"],
+            unresolved=unresolved,
+            outside_flows=wanted["outside_flows"],
+            flow_run_id=wanted["flow_run"],
+            backfill_id=wanted["backfill"],
+            tick_of=tick,
+            limit=wanted["limit"],
+        )
+        now_ms = client.now_ms()
+    found.sort(key=lambda run: (run.due_at, run.id), reverse=True)
+    lines = [run_line(run, now_ms=now_ms) for run in found]
+    _print_list(found, HEADERS, lines, "no such runs", as_json=wanted["as_json"])
+
+
+def _print_list(
+    found: Sequence[msgspec.Struct],
+    headers: Sequence[str],
+    lines: Sequence[Sequence[str]],
+    nothing: str,
+    *,
+    as_json: bool,
+) -> None:
+    if not as_json:
+        print_table(headers, lines, nothing=nothing)
+        return
+    for one in found:
+        print_struct(one)
+
+
+def _since(client: Client, settings: Settings, text: str | None) -> Instant | None:
+    """Return a time that is given as one, or as a while ago."""
+    if text is None:
+        return None
+    return Instant.of(read_instant(text, now_ms=client.now_ms(), zone=settings.zone))
 
 
 @runs.command(epilog=examples("warren runs show 4711"))
 @_run_id
 @as_json
 @takes_settings("database_url", "timezone")
-def show(settings: Settings, **wanted: Any) -> int:
+def show(settings: Settings, run_id: int, as_json: bool) -> None:
     """Show everything about a run."""
-    return send(settings, "runs.show", **wanted)
+    with connect(settings) as client:
+        run = client.get(run_id)
+        # The graph of a flow is kept like the version of a script.
+        nodes = client.nodes(run) if run.script_version is not None else []
+        now_ms = client.now_ms()
+    if as_json:
+        values = to_builtins(run)
+        del values["tick"], values["warnings"]
+        more = {"nodes": [to_builtins(node) for node in nodes]} if nodes else {}
+        print_json(values | more)
+        return
+    facts = run_facts(run, now_ms=now_ms, zone=settings.zone, is_flow=bool(nodes))
+    facts["waits for"] = "; ".join(run.waits_for)
+    print_facts(facts | {"called runs": ", ".join(map(str, run.calls))})
+    texts = {
+        "message": run.message,
+        "result": _result_text(run.result),
+        "how it was sent": run.trigger_message,
+    }
+    for title, text in texts.items():
+        if text:
+            print_text(title, text)
+    if nodes:
+        print_line()
+        print_table(NODE_HEADERS, tree_rows(nodes, now_ms=now_ms), nothing="no nodes")
+
+
+def _result_text(result: Any) -> str:
+    """Return a result that is more than a text or a number; its message says those."""
+    return msgspec.json.encode(result).decode() if isinstance(result, dict | list) else ""
 
 
 @runs.command(epilog=examples("warren runs log 4711", "warren runs log 4711 --follow"))
@@ -116,8 +219,27 @@ def show(settings: Settings, **wanted: Any) -> int:
 @takes_settings("database_url", "log_dir")
 def log(settings: Settings, run_id: int, follow: bool) -> None:
     """Print the log of a run."""
-    with open_sender(settings) as sender:
-        sender.print_log(run_id, follow=follow)
+    with connect(settings) as client:
+        if way_of(settings).api is None:
+            print_file(client, settings.log_dir, run_id, follow=follow)
+        elif follow:
+            for line in client.follow(run_id):
+                print(line, flush=True)
+        else:
+            _print_log(client, run_id)
+
+
+def _print_log(client: Client, run_id: int) -> None:
+    part = client.log(run_id)
+    if part.source == "kept":
+        warn("no executor has the log any more; this is its end, kept with the run")
+    elif not part.text:
+        warn(f"run {run_id} has no log" + ("" if part.is_end else " yet"))
+    while part.text:
+        print(part.text, end="")
+        if part.is_end:
+            return
+        part = client.log(run_id, from_line=part.next_line)
 
 
 @runs.command(
@@ -138,8 +260,14 @@ def log(settings: Settings, run_id: int, follow: bool) -> None:
 @as_json
 @takes_settings("database_url")
 def rerun(
-    settings: Settings, *, run_ids: tuple[int, ...], no_children: bool, yes: bool, **wanted: Any
-) -> int:
+    settings: Settings,
+    *,
+    run_ids: tuple[int, ...],
+    no_children: bool,
+    yes: bool,
+    as_json: bool,
+    **wanted: Any,
+) -> None:
     """Repeat runs for their due times, with their params and versions of the script.
 
     All of them are repeated, or none. Shards of one due time run together again. Of a flow, the
@@ -148,25 +276,40 @@ def rerun(
     if no_children and yes:
         raise click.UsageError("expected --no-children or --yes, got both")
     children = False if no_children else True if yes else None
-    asked = wanted | {"run_ids": _distinct(run_ids), "children": children}
-    with open_sender(settings) as sender:
-        output = sender.send("runs.rerun", **asked)
-        if question := output.facts.get("question"):
+    ids = _distinct(run_ids)
+    with connect(settings) as client:
+        try:
+            planned = client.rerun_all(ids, children=children, **wanted)
+        except ApiError as error:
+            question = _question(error)
+            if question is None:
+                raise
             if not sys.stdin.isatty():
                 words = "add --yes to run them again, or --no-children"
-                raise click.UsageError(f"{question}; {words}")
+                raise click.UsageError(f"{question}; {words}") from error
             click.confirm(f"{visible(question)}. Run them again?", abort=True, err=True)
-            output = sender.send("runs.rerun", **asked | {"children": True})
-    print_output(output)
-    return output.status
+            planned = client.rerun_all(ids, children=True, **wanted)
+    for run_id in planned.run_ids:
+        print_planned(run_id, as_json=as_json)
+
+
+def _question(error: ApiError) -> str | None:
+    """Return what to ask if children have run; None if something else is wrong."""
+    for each in error.problem.get("errors", ()):
+        if each.get("code") == "rerun_children":
+            facts = each["facts"]
+            ran = f"children of run {facts['id']} have already run for its due time"
+            return f"{ran}: {facts['children']}"
+    return None
 
 
 @runs.command(epilog=examples("warren runs kill 4711"))
 @_run_id
 @takes_settings("database_url")
-def kill(settings: Settings, run_id: int) -> int:
+def kill(settings: Settings, run_id: int) -> None:
     """Kill a run, wherever it is: SIGTERM, then SIGKILL after the grace time."""
-    return send(settings, "runs.kill", run_id=run_id)
+    with connect(settings) as client:
+        print_line(f"run {run_id}: {client.kill(run_id)}")
 
 
 @runs.command(
@@ -176,19 +319,27 @@ def kill(settings: Settings, run_id: int) -> int:
 @click.option("--at", metavar="T", help="Run it at T: ISO 8601, by default in WARREN_TIMEZONE.")
 @click.option("--in", "after", metavar="D", help="Run it after D: 90s, 5m, 2d12h.")
 @takes_settings("database_url", "timezone")
-def move(settings: Settings, *, run_id: int, at: str | None, after: str | None) -> int:
+def move(settings: Settings, *, run_id: int, at: str | None, after: str | None) -> None:
     """Give a run that was triggered another due time, while it is planned."""
     if (at is None) == (after is None):
         raise click.UsageError("expected one of --at and --in")
-    return send(settings, "runs.move", run_id=run_id, at=at, after=after)
+    moment = None if at is None else Instant.of(read_moment(at, "--at", zone=settings.zone))
+    with connect(settings) as client:
+        run = client.reschedule(run_id, at=moment, after=after)
+    print_line(f"run {run_id} is due at {shown_time(run.due_at, settings.zone)}")
 
 
 @runs.command(epilog=examples("warren runs cancel 4711 4712"))
 @_run_ids
 @takes_settings("database_url")
-def cancel(settings: Settings, run_ids: tuple[int, ...]) -> int:
+def cancel(settings: Settings, run_ids: tuple[int, ...]) -> None:
     """Cancel runs that were triggered, while they are planned; again is no error."""
-    return send(settings, "runs.cancel", run_ids=_distinct(run_ids))
+    ids = _distinct(run_ids)
+    with connect(settings) as client:
+        for run_id in ids:
+            client.cancel(run_id)
+    for run_id in ids:
+        print_line(f"run {run_id} is cancelled")
 
 
 @runs.command(
@@ -215,10 +366,21 @@ def clear(settings: Settings, *, everything: bool, **wanted: Any) -> None:
     if wanted["job"] is not None and wanted["app"] is not None:
         raise click.UsageError("expected --job or --app, got both; a job is named APP/NAME too")
     count, is_over = 0, False
-    with open_sender(settings) as sender:
+    with connect(settings) as client:
+        job = None if wanted["job"] is None else str(client.find_job(wanted["job"]))
+        before = _since(client, settings, wanted["older_than"])
         while not is_over:
-            facts = sender.send("runs.clear", **wanted).facts
-            count, is_over = count + facts["count"], facts["is_over"]
+            cleared = client.clear_runs(
+                job=job,
+                app=wanted["app"],
+                before=before,
+                keep=wanted["keep"],
+                everything=everything,
+                dry_run=wanted["dry_run"],
+            )
+            count, is_over = count + cleared.count, cleared.is_over
+            show_progress(count)
+    end_progress()
     verb = "would be cleared" if wanted["dry_run"] else "cleared"
     print(f"{count:,} {'run' if count == 1 else 'runs'} {verb}")
 
@@ -245,6 +407,6 @@ def _distinct(run_ids: tuple[int, ...]) -> list[int]:
         UsageError: there are too many.
 
     """
-    if len(run_ids) > MAX_RUNS:
-        raise click.UsageError(f"expected up to {MAX_RUNS} runs, got: {len(run_ids)}")
+    if len(run_ids) > MAX_RERUNS:
+        raise click.UsageError(f"expected up to {MAX_RERUNS} runs, got: {len(run_ids)}")
     return list(dict.fromkeys(run_ids))

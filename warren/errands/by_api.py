@@ -8,12 +8,12 @@ import click
 import msgspec
 
 from warren import __version__
-from warren.client import ApiError, Client, RunFailed
+from warren.client import ApiError, Client
 from warren.client.exchange import Exchange, Request
 from warren.errands.table import ERRANDS
 from warren.errors import CommandError, WarrenError
 from warren.settings.login import Login
-from warren.terminal.output import Output, warn
+from warren.terminal.output import Output
 
 #: How many seconds longer than usual an errand may take: a job file of 70,000 jobs, for example.
 _LONGER_SECONDS = 300
@@ -62,26 +62,6 @@ class ApiSender:
             raise WarrenError(output.errors)
         return output
 
-    def await_end(self, run_id: int) -> None:
-        """Wait until the whole tick of a run is over."""
-        try:
-            self._client.wait(run_id)
-        except RunFailed:
-            return
-        except ApiError as error:
-            self._refuse(error)
-
-    def print_log(self, run_id: int, *, follow: bool) -> None:
-        """Print a run's log; with `follow`, until the run has ended."""
-        try:
-            if follow:
-                for line in self._client.follow(run_id):
-                    print(line, flush=True)
-                return
-            self._print_all(run_id)
-        except ApiError as error:
-            self._refuse(error)
-
     def who_am_i(self) -> TokenNames:
         """Return what the API says of the token."""
         try:
@@ -91,18 +71,6 @@ class ApiSender:
         except msgspec.ValidationError as error:
             words = f"{self._url}: expected Warren's API there, got another answer"
             raise CommandError(words) from error
-
-    def _print_all(self, run_id: int) -> None:
-        part = self._client.log(run_id)
-        if part.source == "kept":
-            warn("no executor has the log any more; this is its end, kept with the run")
-        elif not part.text:
-            warn(f"run {run_id} has no log" + ("" if part.is_end else " yet"))
-        while part.text:
-            print(part.text, end="")
-            if part.is_end:
-                return
-            part = self._client.log(run_id, from_line=part.next_line)
 
     def _call(self, exchange: Exchange[Output]) -> Output:
         try:

@@ -38,10 +38,6 @@ from warren.terminal.output import (
 )
 
 
-class TimeIsOver(Exception):
-    """A long errand is to stop where it is."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Desk:
     """Where an errand is done: what it acts through, and where it puts its output.
@@ -52,7 +48,6 @@ class Desk:
         once: makes a request that may be repeated trigger its runs once.
         shows_secrets: whether webhooks are shown whole.
         max_lines: how many lines a list may have; None = any number.
-        on_progress: told how much of a long errand is done; may raise TimeIsOver.
 
     """
 
@@ -61,7 +56,6 @@ class Desk:
     once: IdempotentRequest | None = None
     shows_secrets: bool = True
     max_lines: int | None = None
-    on_progress: Callable[[int], None] = lambda _count: None
     output: Output = field(default_factory=Output)
 
     @property

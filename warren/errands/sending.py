@@ -67,12 +67,6 @@ class Sender(Protocol):
 
         """
 
-    def await_end(self, run_id: int) -> None:
-        """Wait until the whole tick of a run is over."""
-
-    def print_log(self, run_id: int, *, follow: bool) -> None:
-        """Print the log of a run; with `follow`, until the run has ended."""
-
 
 @contextmanager
 def open_sender(settings: Settings) -> Iterator[Sender]:

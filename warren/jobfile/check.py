@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from warren.broker.spelling import did_you_mean
 from warren.errors import JobFileError
 from warren.executor.builtin import command
 from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source
+from warren.resources.spelling import did_you_mean
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext

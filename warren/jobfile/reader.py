@@ -18,7 +18,6 @@ from typing import Any
 
 import yaml
 
-from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, JobFileError, Line
 from warren.jobfile.grammar import JobReader, read_targets, texts
 from warren.jobfile.sources import NO_VALUES, VALUE_NAME, GivenValues, Source, read_sources
@@ -38,6 +37,7 @@ from warren.jobfile.yaml_reader import (
     whole_number,
 )
 from warren.resources.job_files import JOB_FILE_BYTES, JobFileText
+from warren.resources.spelling import did_you_mean
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec

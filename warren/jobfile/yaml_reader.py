@@ -13,10 +13,10 @@ from typing import Any
 import yaml
 
 from warren.broker.durations import DURATION, whole_seconds
-from warren.broker.spelling import did_you_mean
 from warren.errors import InvalidEntry, Line
 from warren.jobfile.five_fields import SHORTCUTS, meant
 from warren.resources.job_files import JOB_FILE_BYTES
+from warren.resources.spelling import did_you_mean
 from warren.scheduler.problems import Problem
 
 #: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.

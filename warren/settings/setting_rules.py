@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from warren.broker.destinations import Destinations
 from warren.broker.messages.values import ScriptLanguage
-from warren.broker.spelling import did_you_mean, nearest
 from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens
+from warren.resources.spelling import did_you_mean, nearest
 from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
 from warren.scheduler.alarms.channels.webhook_url import check_webhook, is_sound_secret
 from warren.scheduler.commands.tokens.token_text import is_whole

@@ -23,10 +23,10 @@ from warren.broker.durations import read_duration
 from warren.broker.messages.values import ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys, ClusterKeys
-from warren.broker.spelling import did_you_mean
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE
+from warren.resources.spelling import did_you_mean
 from warren.settings.secret_files import (
     BROKER,
     DATABASE,

@@ -117,6 +117,18 @@ def warn(words: str) -> None:
     print(f"warning: {visible(words)}", file=sys.stderr)
 
 
+def show_progress(count: int) -> None:
+    """Show on a terminal how much of something long is done."""
+    if sys.stderr.isatty():
+        print(f"\r{count:,} …", end="", file=sys.stderr, flush=True)
+
+
+def end_progress() -> None:
+    """Remove what `show_progress` has shown."""
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
 def table(headers: Sequence[str], rows: Sequence[Sequence[str]], screen: Screen) -> list[str]:
     cells = [[visible(cell) for cell in row] for row in rows]
     widths = [_fitting(list(map(_columns, column))) for column in zip(headers, *cells, strict=True)]
@@ -359,13 +371,14 @@ def local(instant_ms: int | None, zone: ZoneInfo) -> str:
 
 def shown_time(at: datetime | None, zone: ZoneInfo) -> str:
     """Return a point in time as `local` does."""
-    return local(_milliseconds(at), zone)
+    return local(milliseconds(at), zone)
 
 
 def shown_ago(at: datetime | None, now_ms: int) -> str:
     """Return a point in time as `relative` does."""
-    return relative(_milliseconds(at), now_ms)
+    return relative(milliseconds(at), now_ms)
 
 
-def _milliseconds(at: datetime | None) -> int:
+def milliseconds(at: datetime | None) -> int:
+    """Return a point in time as epoch milliseconds; 0 if there is none."""
     return 0 if at is None else round(at.timestamp() * 1_000)

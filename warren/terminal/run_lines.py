@@ -1,16 +1,17 @@
 """Runs and skips on a terminal: as rows of a table, a run in detail, a flow as a tree."""
 
 from collections.abc import Sequence
-from typing import Any
 from zoneinfo import ZoneInfo
 
-from warren.scheduler.flows.graph import Condition, Join
-from warren.scheduler.flows.judge import Outcome
-from warren.scheduler.views.flow_view import NodeState, NodeView
-from warren.scheduler.views.to_json import run_progress, to_json
-from warren.sql.jobs.skips import SkipLine
-from warren.sql.runs.run_rows import DetailedRun
-from warren.terminal.output import duration, local, relative
+from warren.resources.runs import Condition, Join, Node, Run, RunProgress, Skip
+from warren.terminal.output import (
+    duration,
+    milliseconds,
+    print_json,
+    print_line,
+    shown_ago,
+    shown_time,
+)
 
 HEADERS = (
     "id",
@@ -25,20 +26,22 @@ HEADERS = (
     "try",
     "message",
 )
+#: The outcome of a node that is not run again with its flow.
+_KEPT = "KEPT"
 NODE_HEADERS = ("node", "state", "shards", "duration", "run", "after", "reason")
 
 
-def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
+def run_line(run: Run, *, now_ms: int) -> tuple[str, ...]:
     """Return a run as a row of a table with `HEADERS`; while it runs, it says how far it is."""
-    progress = run_progress(run, now_ms)
+    progress = _progress(run, now_ms)
     share = f" {progress.percent} %" if progress and progress.percent is not None else ""
     return (
         str(run.id),
-        job_name(run),
+        job_name(run.job, run.job_id),
         run.app or "",
         run.kind,
         f"{run.status}{share}",
-        relative(run.due_at, now_ms),
+        shown_ago(run.due_at, now_ms),
         lasted(run, now_ms),
         run.address or "",
         "" if run.shard_total <= 1 else f"{run.shard_index}/{run.shard_total}",
@@ -47,9 +50,15 @@ def run_line(run: DetailedRun, *, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def run_facts(
-    run: DetailedRun, *, now_ms: int, zone: ZoneInfo, is_flow: bool = False
-) -> dict[str, str]:
+def print_planned(run_id: int, *, as_json: bool, word: str = "queued") -> None:
+    """Print that a run is planned."""
+    if as_json:
+        print_json({"id": run_id})
+    else:
+        print_line(f"run {run_id} {word}; to see it: warren runs show {run_id}")
+
+
+def run_facts(run: Run, *, now_ms: int, zone: ZoneInfo, is_flow: bool = False) -> dict[str, str]:
     """Return everything about a run except its multi-line texts; a flow's version is its graph."""
     times = {
         "scheduled": run.scheduled_at,
@@ -62,7 +71,7 @@ def run_facts(
     }
     return {
         "run": str(run.id),
-        "job": f"{run.app}/{job_name(run)}",
+        "job": f"{run.app}/{job_name(run.job, run.job_id)}",
         "kind": run.kind,
         "run date": run.run_date.isoformat() if run.run_date else "",
         "repeats run": str(run.rerun_of or ""),
@@ -70,7 +79,7 @@ def run_facts(
         "backfill": str(run.backfill_id or ""),
         "flow": f"run {run.flow_run_id}" if run.flow_run_id else "",
         "status": run.status,
-        "progress": str(run_progress(run, now_ms) or ""),
+        "progress": str(_progress(run, now_ms) or ""),
         "reported later": run.late_status or "",
         "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",
         "attempt": str(run.starts + 1),
@@ -81,71 +90,75 @@ def run_facts(
         "param": run.param,
         "duration": lasted(run, now_ms),
     } | {
-        name: f"{local(at, zone)}  ({relative(at, now_ms)})" if at else ""
+        name: f"{shown_time(at, zone)}  ({shown_ago(at, now_ms)})" if at else ""
         for name, at in times.items()
     }
 
 
-def _script(run: DetailedRun) -> str:
+def _script(run: Run) -> str:
     if run.script_version is None:
         return ""
     return f"version {run.script_number}" if run.script_number else "version no longer kept"
 
 
-def job_name(run: DetailedRun) -> str:
-    """Return the name of a run's job, which may be deleted."""
-    return run.job or f"(deleted job {run.job_id})"
+def job_name(job: str | None, job_id: int) -> str:
+    """Return the name of a job, which may be deleted."""
+    return job or f"(deleted job {job_id})"
 
 
-def lasted(run: DetailedRun, now_ms: int) -> str:
+def _progress(run: Run, now_ms: int) -> RunProgress | None:
+    """Return how far a run is; None if it is not running, or has not said."""
+    if run.status != "RUNNING" or run.progress is None:
+        return None
+    return run.progress.after(now_ms - milliseconds(run.started_at) if run.started_at else 0)
+
+
+def lasted(run: Run, now_ms: int) -> str:
     """Return how long a run has been running, or ran; empty if unknown."""
-    if not run.started_at or (run.finished_at and run.finished_at < run.started_at):
+    began, ended = milliseconds(run.started_at), milliseconds(run.finished_at)
+    if not began or (ended and ended < began):
         return ""
-    if not run.finished_at and run.status != "RUNNING":
+    if not ended and run.status != "RUNNING":
         return ""
-    seconds = ((run.finished_at or now_ms) - run.started_at) / 1000
-    if seconds <= 0:
-        return "<1 ms"
+    return _span((ended or now_ms) - began) if (ended or now_ms) > began else "<1 ms"
+
+
+def _span(span_ms: int) -> str:
+    seconds = span_ms / 1_000
     return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)  # noqa: PLR2004 - finer below ten
 
 
 SKIP_HEADERS = ("job", "app", "first due", "last due", "skipped", "reason")
 
 
-def skip_json(skip: SkipLine) -> dict[str, Any]:
-    """Return a skip as a JSON object; a deleted job's has no `job`."""
-    values = to_json(skip, without=("timezone", "why", "number", "reason"))
-    return values | {"count": skip.number, "reason": skip.reason}
-
-
-def skip_line(skip: SkipLine, zone: ZoneInfo) -> tuple[str, ...]:
+def skip_line(skip: Skip, zone: ZoneInfo) -> tuple[str, ...]:
     """Return skipped due times as a row of a table with `SKIP_HEADERS`."""
     return (
-        skip.job or f"(deleted job {skip.job_id})",
+        job_name(skip.job, skip.job_id),
         skip.app or "",
-        local(skip.from_at, zone),
-        local(skip.to_at, zone),
-        str(skip.number),
+        shown_time(skip.from_at, zone),
+        shown_time(skip.to_at, zone),
+        str(skip.count),
         f"{skip.reason}{_made_good(skip)}",
     )
 
 
-def _made_good(skip: SkipLine) -> str:
+def _made_good(skip: Skip) -> str:
     """Return by which run skipped due times were made good; empty if none was."""
     if not skip.made_good:
         return ""
-    share = f"{skip.made_good} of {skip.number} " if skip.number > 1 else ""
+    share = f"{skip.made_good} of {skip.count} " if skip.count > 1 else ""
     return f"; {share}made good by run {skip.made_good_by}"
 
 
-def tree_rows(nodes: Sequence[NodeView], *, now_ms: int) -> list[tuple[str, ...]]:
+def tree_rows(nodes: Sequence[Node], *, now_ms: int) -> list[tuple[str, ...]]:
     """Return the nodes as rows of a table with `NODE_HEADERS`.
 
     Each is below the last node before it, and names all of them if these are several, or if it
     runs after something else than a success.
     """
     place = {node.node: number for number, node in enumerate(nodes)}
-    below: dict[str, list[NodeView]] = {}
+    below: dict[str, list[Node]] = {}
     for node in nodes:
         parent = max(node.after, key=lambda name: place.get(name, -1), default="")
         below.setdefault(parent if parent in place else "", []).append(node)
@@ -162,7 +175,7 @@ def tree_rows(nodes: Sequence[NodeView], *, now_ms: int) -> list[tuple[str, ...]
     return rows
 
 
-def _facts(node: NodeView, now_ms: int) -> tuple[str, ...]:
+def _facts(node: Node, now_ms: int) -> tuple[str, ...]:
     return (
         node.state,
         _shards(node),
@@ -173,20 +186,20 @@ def _facts(node: NodeView, now_ms: int) -> tuple[str, ...]:
     )
 
 
-def _shards(node: NodeView) -> str:
+def _shards(node: Node) -> str:
     if node.shards is None or node.shards == 1:
         return ""
-    return f"{node.ended_shards}/{node.shards}" if not node.outcome else str(node.shards)
+    ended = node.succeeded + node.skipped + node.failed
+    return f"{ended}/{node.shards}" if not node.outcome else str(node.shards)
 
 
-def _lasted(node: NodeView, now_ms: int) -> str:
-    if not node.begun_at or node.outcome == NodeState.KEPT:
+def _lasted(node: Node, now_ms: int) -> str:
+    if not node.begun_at or node.outcome == _KEPT:
         return ""
-    seconds = max(0, (node.ended_at or now_ms) - node.begun_at) / 1000
-    return f"{seconds:.2f} s" if seconds < 10 else duration(seconds)  # noqa: PLR2004 - finer below ten
+    return _span(max(0, (milliseconds(node.ended_at) or now_ms) - milliseconds(node.begun_at)))
 
 
-def _after(node: NodeView) -> str:
+def _after(node: Node) -> str:
     if len(node.after) <= 1 and set(node.after.values()) <= {Condition.SUCCESS}:
         return ""
     named = [
@@ -197,9 +210,9 @@ def _after(node: NodeView) -> str:
     return f"any of {words}" if node.join is Join.ANY and len(named) > 1 else words
 
 
-def _reason(node: NodeView) -> str:
-    if node.outcome != NodeState.KEPT:
+def _reason(node: Node) -> str:
+    if node.outcome != _KEPT:
         return node.reason
     place = f" in run {node.kept_run_id}" if node.kept_run_id else ""
-    became = node.kept_outcome or Outcome.SUCCEEDED
+    became = node.kept_outcome or "SUCCEEDED"
     return f"{became}{place}" + (f": {node.reason}" if node.reason else "")

@@ -96,7 +96,7 @@ class FinishedRuns:
         shown = ended[:LINES]
         ids = [finished.run_id for finished in shown]
         rows = self._database.read(lambda session: run_messages.by_ids(session, ids))
-        names = {row.id: f"{row.app}/{job_name(row)}" for row in rows}
+        names = {row.id: f"{row.app}/{job_name(row.job, row.job_id)}" for row in rows}
         for finished in shown:
             print(_line(finished, names.get(finished.run_id, "?")), flush=True)
         if len(ended) > LINES:

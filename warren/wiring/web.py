@@ -4,8 +4,7 @@ Among them is what both are given to read job files and flows, and to do the err
 lines elsewhere send.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,9 +26,9 @@ from warren.admin_web.serving.web_process import API_THREADS, Api, ConsoleConnec
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
-from warren.errands.desk import Desk, TimeIsOver, do
+from warren.errands.desk import Desk, do
 from warren.errands.table import ERRANDS
-from warren.error_output import WRONG_USAGE, report_of
+from warren.error_output import report_of
 from warren.errors import InvalidEntry, WarrenError
 from warren.jobfile.export import braces, job_file, scalar
 from warren.jobfile.grammar import line_at, plain
@@ -55,8 +54,6 @@ STATEMENT_SECONDS = 5
 RETRY_SECONDS = 1.0
 #: The bursts of requests and triggers of an API, as multiples of their rates.
 _BURST, _TRIGGER_BURST = 2.0, 5.0
-#: How long one errand may go on before the command line sends another one for the rest.
-_LONG_SECONDS = 15.0
 #: Lines of a list at most; more are for who has the database.
 MAX_LINES = 10_000
 
@@ -187,17 +184,12 @@ def api_errands() -> Errands:
 
 
 def _done(line: CommandLine) -> Output:
-    limit = line.options.get("limit")
-    if isinstance(limit, int) and limit > MAX_LINES:
-        words = f"expected --limit to be up to {MAX_LINES} by an API, got: {limit}"
-        return Output(errors=[words], status=WRONG_USAGE)
     desk = Desk(
         context=line.context,
         zone=_zone(line.timezone or line.context.timezone),
         once=line.once,
         shows_secrets=line.may_write,
         max_lines=MAX_LINES,
-        on_progress=_end_at(time.monotonic() + _LONG_SECONDS),
     )
     try:
         return do(desk, line.errand, line.options)
@@ -213,16 +205,6 @@ def _refused(error: Exception) -> Output:
     """Return what a command on a database would say of an error."""
     report = report_of(error)
     return Output(errors=list(report.lines), status=report.status)
-
-
-def _end_at(end_at: float) -> Callable[[int], None]:
-    """Return what ends a long errand at a time of the monotonic clock."""
-
-    def go_on(_count: int) -> None:
-        if time.monotonic() >= end_at:
-            raise TimeIsOver
-
-    return go_on
 
 
 def _zone(name: str) -> ZoneInfo:

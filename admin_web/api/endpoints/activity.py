@@ -15,7 +15,6 @@ from warren.admin_web.api.endpoints.apps import asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of, job_named
 from warren.admin_web.api.paging import (
     Cursor,
-    Instant,
     Limit,
     body_instant_ms,
     instant_ms,
@@ -28,7 +27,7 @@ from warren.resources import alarms as operations
 from warren.resources import instant
 from warren.resources import reports as report_operations
 from warren.resources.alarms import Alarm, AlarmCount, Incident, TestAnswer
-from warren.resources.operation import DEFAULT_LIMIT, Scope, Word, page_type
+from warren.resources.operation import DEFAULT_LIMIT, InstantText, Scope, Word, page_type
 from warren.resources.reports import Day, DaysAnswer
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
@@ -59,8 +58,8 @@ class TrailQuery(msgspec.Struct, kw_only=True):
     kind: Word | None = None
     action: Word | None = None
     name: Word | None = None
-    since: Instant | None = None
-    until: Instant | None = None
+    since: InstantText | None = None
+    until: InstantText | None = None
     limit: Limit = DEFAULT_LIMIT
     cursor: Cursor = None
 
@@ -288,8 +287,8 @@ class LedgerQuery(msgspec.Struct, kw_only=True):
 
     app: Word | None = None
     q: Word | None = None
-    since: Instant | None = None
-    until: Instant | None = None
+    since: InstantText | None = None
+    until: InstantText | None = None
     limit: Limit = LEDGER_JOBS
     cursor: Cursor = None
 
@@ -297,8 +296,8 @@ class LedgerQuery(msgspec.Struct, kw_only=True):
 class StretchQuery(msgspec.Struct, kw_only=True):
     """Which due times: in (since, until], 31 days at most. Default: the last day."""
 
-    since: Instant | None = None
-    until: Instant | None = None
+    since: InstantText | None = None
+    until: InstantText | None = None
 
 
 class LedgerAnswer(msgspec.Struct, kw_only=True):

@@ -11,7 +11,6 @@ from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
 from warren.admin_web.api.paging import instant_ms, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
-from warren.broker.spelling import nearest
 from warren.resources import cluster as operations
 from warren.resources.cluster import (
     AppAlarm,
@@ -23,6 +22,7 @@ from warren.resources.cluster import (
     PauseFacts,
 )
 from warren.resources.operation import PageQuery, Scope, page_type
+from warren.resources.spelling import nearest
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.cluster_commands import NEVER, ClusterCommands, PauseOutcome

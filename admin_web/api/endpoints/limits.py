@@ -16,13 +16,13 @@ from warren.broker import durations
 from warren.broker.reasons.codes import Reason
 from warren.resources import limits as operations
 from warren.resources.limits import Limit, LimitBody, SetLimit
-from warren.resources.queue import QueuedRun, list_queue
+from warren.resources.runs import list_queue
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view
-from warren.scheduler.views.to_json import run_json
+from warren.scheduler.views.run_view import run_of
 from warren.sql.limits import usage
 from warren.sql.runs.run_rows import DetailedRun
 
@@ -90,7 +90,7 @@ class LimitEndpoints:
             list_queue.endpoint.answer,
             query,
             rows,
-            lambda run: QueuedRun(**run_json(run, limit_view.in_words(why, run.id))),
+            lambda run: run_of(run, limit_view.in_words(why, run.id)),
             lambda run: (run.due_at, run.id),
         )
 

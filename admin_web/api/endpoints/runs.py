@@ -1,65 +1,63 @@
 """Triggers, moves and cancels, repeats, lists, awaits and kills runs, and reads their logs."""
 
-from typing import Annotated, Any, Literal
+import time
+from typing import Any
 
-import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint
-from warren.admin_web.api.endpoints.apps import asked_app_ids
+from warren.admin_web.api.endpoint import BASE, Call, Reply, serves
+from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of, missing_app_first
-from warren.admin_web.api.openapi import answer_type, to_answer
 from warren.admin_web.api.paging import (
-    Cursor,
-    Id,
-    Instant,
-    Limit,
     body_day,
     body_instant_ms,
     cursor,
     instant_ms,
+    page,
     place_of,
     query_day,
 )
 from warren.admin_web.api.problem_answers import at_parameter, at_pointer
 from warren.admin_web.api.run_answers import (
-    WAIT_HEADER,
     HeldRuns,
-    LogAnswer,
-    RunAnswer,
     RunLogAnswers,
-    RunWithTick,
-    TickEnd,
     Wait,
     applied,
     idempotent,
     log_reply,
     preferred_wait_seconds,
-    run_answer,
     tick_answer,
     tick_runs,
     visible_run,
 )
 from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import (
-    DEFAULT_LIMIT,
-    JSON,
-    KEY_HEADER,
-    TEXT,
-    Day,
-    Scope,
-    Word,
-    page_type,
+from warren.resources import runs as operations
+from warren.resources.runs import (
+    MAX_TRIGGERS,
+    BatchAnswer,
+    Cleared,
+    Killed,
+    LogAnswer,
+    LogQuery,
+    NodesAnswer,
+    Planned,
+    RerunBody,
+    RunsQuery,
+    TickAnswer,
+    TickEnd,
+    TriggerBody,
 )
 from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import MAX_TRIGGERS, Trigger, Triggered, When
-from warren.scheduler.commands.run_commands import KillOutcome
+from warren.scheduler.commands.bulk.triggers import Trigger, Triggered, When
+from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.views import flow_view
-from warren.scheduler.views.flow_view import NODE_PAGES_ONLY, NodeView
+from warren.scheduler.views.flow_view import node_of
 from warren.scheduler.views.limit_view import in_words, waits_for
+from warren.scheduler.views.run_view import run_of, skip_of
 from warren.sql.jobs.job_names import JobPath
+from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import along_jobs
 from warren.sql.listings.run_search import RunSearch
@@ -69,99 +67,21 @@ from warren.sql.runs.run_rows import DetailedRun
 #: Lines of one answer at most.
 LINES = 1_000
 
-Statuses = Literal[tuple(status.value for status in RunStatus)]  # type: ignore[valid-type]
-Kinds = Literal[tuple(kind.value for kind in Kind)]  # type: ignore[valid-type]
-
-
-class RerunBody(msgspec.Struct, kw_only=True):
-    """How to repeat a run: as it was, or with the job's `current` handler, param and script.
-
-    `children`: whether the job's children run when the due time has succeeded. Without it they do,
-    but if they have already run for this due time, the request is refused. Of a flow's run,
-    `failed` repeats only what failed or was stopped and what runs after it, `from` one node and
-    what runs after it, and `only` one node; the other nodes are kept with their results.
-    """
-
-    current: bool = False
-    children: bool | None = None
-    failed: bool = False
-    from_: Word | None = msgspec.field(default=None, name="from")
-    only: Word | None = None
-
 
 def _asked_again(body: RerunBody) -> list[object]:
     """Return what a request asks for; without a part of a flow, as before there were any."""
-    part = [body.failed, body.from_, body.only]
+    part = [body.failed, body.from_node, body.only_node]
     return [body.current, body.children, *(part if any(part) else ())]
 
 
-class RunsQuery(msgspec.Struct, kw_only=True):
-    """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME.
-
-    `unresolved`: only failures whose due time is failed now: nothing later succeeded or is open.
-    `outside_flows`: all but runs of flows' nodes; `flow_run_id`: only those of the nodes of one run
-    of a flow; `backfill_id`: only those of a backfill. Without `status`, `until` and such an id,
-    runs that are due over an hour from now are left out; with `status=PLANNED` they are listed too.
-    """
-
-    app: Word | None = None
-    job: Annotated[str, msgspec.Meta(max_length=330)] | None = None
-    status: list[Statuses] = []  # type: ignore[valid-type]
-    kind: Kinds | None = None  # type: ignore[valid-type]
-    unresolved: bool = False
-    outside_flows: bool = False
-    flow_run_id: Id | None = None
-    backfill_id: Id | None = None
-    since: Instant | None = None
-    until: Instant | None = None
-    address: Word | None = None
-    run_date: Day | None = None
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class LogQuery(msgspec.Struct, kw_only=True):
-    """Which lines to return."""
-
-    from_line: Annotated[int, msgspec.Meta(ge=1, le=50_000_000)] = 1
-    limit: Annotated[int, msgspec.Meta(ge=1, le=LINES)] = LINES
-
-
-class TickAnswer(msgspec.Struct, kw_only=True):
-    """A tick: its state, and the attempts of its shards.
-
-    `items` are at most 1,000, and have at most 4 MB of texts; of a larger tick, they are the last
-    attempts. `tick.run_ids` are all.
-    """
-
-    tick: TickEnd
-    items: list[RunAnswer]
-
-
-NodeAnswer: Any = answer_type("Node", NodeView, without=NODE_PAGES_ONLY)
-
-
-class NodesAnswer(msgspec.Struct, kw_only=True):
-    """The nodes of a flow's run, each behind those it runs after; none if the run is no flow's.
-
-    `state` is WAITING until a node begins, then that of its run which is furthest, and `outcome`
-    when it is over; `reason` says why it failed or did not run. `after` are the nodes before it,
-    each with what must become of it. Of its `shards`, so many have succeeded, were skipped or
-    failed; `run_id` is the run to look at first. A KEPT node became `kept_outcome` in
-    `kept_run_id`, the run that is repeated. `job`, `app` and `run_id` are null if the job is
-    deleted or the token may not see it.
-    """
-
-    items: list[NodeAnswer]
-
-
-class Killed(msgspec.Struct, kw_only=True):
-    """What happened to the run."""
-
-    result: KillOutcome
-
-
-RunPage = page_type(RunAnswer)
+def _options(body: RerunBody) -> RerunOptions:
+    return RerunOptions(
+        current=body.current,
+        children=body.children,
+        failed=body.failed,
+        from_node=body.from_node or "",
+        only_node=body.only_node or "",
+    )
 
 
 class RunEndpoints:
@@ -174,9 +94,8 @@ class RunEndpoints:
         self._logs = RunLogAnswers(services.requester, services.now_ms)
         self._held = HeldRuns(services)
 
-    @endpoint("GET", "/runs", Scope.READ, RunPage, query=RunsQuery)
+    @serves(operations.list_runs)
     def index(self, call: Call) -> Any:
-        """List runs, latest due time first."""
         query = call.query
         if query.outside_flows and query.flow_run_id:
             raise at_parameter("outside_flows", "expected outside_flows without flow_run_id")
@@ -188,6 +107,7 @@ class RunEndpoints:
             outside_flows=query.outside_flows,
             flow_run_id=query.flow_run_id,
             backfill_id=query.backfill_id,
+            tick_of=query.tick_of,
             kind=query.kind,
             address=query.address,
             run_date=query_day("run_date", query.run_date),
@@ -206,26 +126,34 @@ class RunEndpoints:
             run_page = run_search.page(session, scope)
             rows = recent.by_ids(session, [line.id for line in run_page.runs])
             why = waits_for(session, rows, call.actor, now_ms=now_ms)
-            return run_page, [run_answer(row, in_words(why, row.id)) for row in rows]
+            return run_page, [run_of(row, in_words(why, row.id)) for row in rows]
 
         run_page, items = self._services.database.read(read)
         more = cursor(query, run_page.older) if run_page.older is not None else None
-        return RunPage(items=items, next=more)
+        return operations.list_runs.endpoint.answer(items=items, next=more)
 
-    @endpoint("GET", "/runs/<id:run_id>", Scope.READ, RunWithTick, headers=WAIT_HEADER)
+    @serves(operations.list_skips)
+    def skips(self, call: Call) -> Any:
+        query, actor = call.query, call.actor
+        wanted = SkipFilter(
+            app_ids=actor.app_ids,
+            job_ids=actor.job_ids,
+            job_id=None if query.job is None else self._named(call, query.job),
+            since_ms=instant_ms("since", query.since),
+            before=place_of(query, tuple[int, int]),
+            limit=query.limit + 1,
+        )
+        rows = self._services.database.read(lambda session: lines(session, wanted))
+        kind = operations.list_skips.endpoint.answer
+        return page(kind, query, rows, skip_of, lambda row: (row.to_at, row.id))
+
+    @serves(operations.show_run)
     def show(self, call: Call, run_id: int) -> Reply | Wait:
-        """Show a run and the state of its tick."""
         seconds = preferred_wait_seconds()
         return self._held.reply(call, run_id, seconds, {}, if_open=200)
 
-    @endpoint("GET", "/runs/<id:run_id>/tick", Scope.READ, TickAnswer)
+    @serves(operations.show_tick)
     def tick(self, call: Call, run_id: int) -> TickAnswer:
-        """Show every attempt of every shard of a run's tick.
-
-        Of a tick with more than 1,000 attempts or 4 MB of texts, the last attempts are shown. The
-        others are named in `tick.run_ids`; each can be read as `/runs/{run_id}`.
-        """
-
         def read(session: Session) -> tuple[list[DetailedRun], TickEnd]:
             run = visible_run(session, call, run_id)
             shown = recent.last_of_tick(session, run)
@@ -235,65 +163,75 @@ class RunEndpoints:
             return shown, tick_answer(run, shown if is_whole else runs)
 
         shown, tick = self._services.database.read(read)
-        return TickAnswer(tick=tick, items=[run_answer(row) for row in shown])
+        return TickAnswer(tick=tick, items=[run_of(row) for row in shown])
 
-    @endpoint("GET", "/runs/<id:run_id>/nodes", Scope.READ, NodesAnswer)
+    @serves(operations.show_nodes)
     def nodes(self, call: Call, run_id: int) -> NodesAnswer:
-        """Show the nodes of a flow's run."""
         flow = self._services.database.read(
             lambda session: flow_view.read(
                 session, visible_run(session, call, run_id), call.actor.knows_job
             )
         )
         nodes = flow.nodes if flow else ()
-        return NodesAnswer(items=[to_answer(NodeAnswer, node) for node in nodes])
+        return NodesAnswer(items=[node_of(node) for node in nodes])
 
-    @endpoint(
-        "POST",
-        "/runs/<id:run_id>/rerun",
-        Scope.TRIGGER,
-        RunWithTick,
-        status=202,
-        body=RerunBody,
-        other_answers={200: "the whole tick is over"},
-        headers=KEY_HEADER | WAIT_HEADER,
-    )
+    @serves(operations.rerun)
     def rerun(self, call: Call, run_id: int) -> Reply | Wait:
-        """Run a run again for its due time, with its param and version of the script."""
-        seconds, once = (
-            preferred_wait_seconds(),
-            idempotent(_asked_again(call.body), call),
-        )
-        options = RerunOptions(
-            current=call.body.current,
-            children=call.body.children,
-            failed=call.body.failed,
-            from_node=call.body.from_ or "",
-            only_node=call.body.only or "",
-        )
+        seconds = preferred_wait_seconds()
+        once = idempotent(_asked_again(call.body), call)
         runs = self._services.commands(call.actor).runs
-        planned, is_new = runs.rerun([run_id], options, once=once)
-        headers = {"Location": f"{BASE}/runs/{planned[0]}"}
-        if not is_new:
-            headers["Idempotent-Replayed"] = "true"
+        planned, is_new = runs.rerun([run_id], _options(call.body), once=once)
+        headers = {"Location": f"{BASE}/runs/{planned[0]}"} | _replayed(is_new)
         return self._held.reply(call, planned[0], seconds, headers, if_open=202)
 
-    @endpoint("POST", "/runs/<id:run_id>/kill", Scope.OPERATE, Killed)
+    @serves(operations.rerun_all)
+    def rerun_all(self, call: Call) -> Reply:
+        body = call.body
+        once = idempotent([body.run_ids, *_asked_again(body)], call)
+        runs = self._services.commands(call.actor).runs
+        planned, is_new = runs.rerun(body.run_ids, _options(body), once=once)
+        return Reply(value=Planned(run_ids=planned), headers=_replayed(is_new))
+
+    @serves(operations.clear_runs)
+    def clear(self, call: Call) -> Cleared:
+        body = call.body
+        if sum((body.before is not None, body.keep is not None, body.everything)) != 1:
+            raise at_pointer("", "expected one of before, keep and all")
+        if body.job is not None and body.app is not None:
+            raise at_pointer("/app", "expected job or app, got: both")
+        whose: dict[str, int] = {}
+        if body.job is not None:
+            whose = {"job_id": self._named(call, body.job)}
+        elif body.app is not None:
+            whose = {"app_id": app_id_of(self._services, call, body.app)}
+        before_ms = body_instant_ms("/before", body.before)
+        criteria = ClearingCriteria(**whose, keep=body.keep, before_ms=before_ms)
+        end_at = time.monotonic() + self._services.limits.clear_seconds
+        cleared = 0
+
+        def go_on(count: int) -> None:
+            nonlocal cleared
+            cleared = count
+            self._services.on_progress(count)
+            if time.monotonic() >= end_at:
+                raise TimeoutError
+
+        clearing = self._services.commands(call.actor).clearing
+        try:
+            cleared = clearing.clear(criteria, dry_run=body.dry_run, on_progress=go_on)
+        except TimeoutError:
+            if not body.dry_run:
+                return Cleared(count=cleared, is_over=False)
+            words = "counting them takes too long for one call; count those of a job or an app"
+            raise at_pointer("", words) from None
+        return Cleared(count=cleared, is_over=True)
+
+    @serves(operations.kill_run)
     def kill(self, call: Call, run_id: int) -> Killed:
-        """Kill a run, wherever it is."""
         return Killed(result=self._services.commands(call.actor).runs.kill(run_id))
 
-    @endpoint(
-        "GET",
-        "/runs/<id:run_id>/log",
-        Scope.LOGS,
-        LogAnswer,
-        query=LogQuery,
-        answer_media=(JSON, TEXT),
-        headers=WAIT_HEADER,
-    )
+    @serves(operations.read_log)
     def log(self, call: Call, run_id: int) -> Reply | Wait:
-        """Read a run's log from a line on; as text if that is accepted."""
         seconds = preferred_wait_seconds()
         query = call.query
         run, answer = self._read_log(call, run_id, query)
@@ -311,10 +249,10 @@ class RunEndpoints:
     def _read_log(self, call: Call, run_id: int, query: LogQuery) -> tuple[DetailedRun, LogAnswer]:
         run, _ = self._held.read(call, run_id)
         place = self._services.database.read(lambda session: log_source(session, run))
-        return run, self._logs.read(run, place, query.from_line, query.limit)
+        return run, self._logs.read(run, place, query)
 
     def _until_ms(self, query: RunsQuery) -> int | None:
-        is_of_few = query.flow_run_id or query.backfill_id
+        is_of_few = query.flow_run_id or query.backfill_id or query.tick_of
         if query.until is None and not query.status and not is_of_few:
             return self._services.now_ms() + run_search.AHEAD_MS
         return instant_ms("until", query.until)
@@ -325,8 +263,11 @@ class RunEndpoints:
             if jobs is not None:
                 raise at_parameter("job", "expected a job: this token is limited to some jobs")
             return None
-        app, _, name = query.job.rpartition("/")
-        app = app or query.app or ""
+        return self._named(call, query.job, query.app)
+
+    def _named(self, call: Call, job: str, of_app: str | None = None) -> int:
+        app, _, name = job.rpartition("/")
+        app = app or of_app or ""
         if not app:
             raise at_parameter("job", "expected APP/NAME, or the parameter app as well")
         return job_id_of(self._services, call, app, name)
@@ -342,56 +283,6 @@ def _statuses(query: RunsQuery) -> frozenset[RunStatus]:
     return asked or FAILURES
 
 
-_TRACE = {
-    "traceparent": "The caller's span (W3C Trace Context); the run becomes part of its trace."
-}
-#: Executors that one trigger may name at most.
-MAX_ADDRESSES = 100
-
-After = Annotated[
-    str, msgspec.Meta(max_length=32, description="A duration such as `90s`, `5m` or `2d12h`.")
-]
-
-
-class MoveBody(msgspec.Struct, kw_only=True):
-    """The new due time of a planned run: `at` a time, or `in` a while from now."""
-
-    at: Instant | None = None
-    after: After | None = msgspec.field(default=None, name="in")
-
-
-class TriggerBody(msgspec.Struct, kw_only=True):
-    """How to run a job: with this param instead of its own, only on these executors.
-
-    Its date is `run_date`, or by the job's rule that of its due time.
-    It runs now, `at` a time, or `in` a while. A time that has passed is refused; with `late`, the
-    run is due now instead.
-    """
-
-    param: str | None = None
-    addresses: Annotated[list[str], msgspec.Meta(max_length=MAX_ADDRESSES)] = []
-    at: Instant | None = None
-    after: After | None = msgspec.field(default=None, name="in")
-    late: bool = False
-    run_date: Day | None = None
-
-
-class BatchBody(msgspec.Struct, kw_only=True):
-    """Runs of a job to plan, all or none."""
-
-    runs: Annotated[list[TriggerBody], msgspec.Meta(min_length=1, max_length=MAX_TRIGGERS)]
-
-
-class BatchAnswer(msgspec.Struct, kw_only=True):
-    """The runs that were planned, in the order of the request.
-
-    `warnings` say what could not be checked.
-    """
-
-    run_ids: list[int]
-    warnings: list[str]
-
-
 class TriggerEndpoints:
     """The runs that a token may ask for."""
 
@@ -401,18 +292,8 @@ class TriggerEndpoints:
         self._services = services
         self._held = HeldRuns(services)
 
-    @endpoint(
-        "POST",
-        "/jobs/<app>/<name>/runs",
-        Scope.TRIGGER,
-        RunWithTick,
-        status=202,
-        body=TriggerBody,
-        other_answers={200: "the whole tick is over"},
-        headers=KEY_HEADER | WAIT_HEADER | _TRACE,
-    )
+    @serves(operations.trigger)
     def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
-        """Run a job now or at a given time, whether it is started or stopped."""
         seconds = preferred_wait_seconds()
         trigger = _trigger(call.body, "")
         once = idempotent(_idempotent_content(call.body), call)
@@ -421,26 +302,16 @@ class TriggerEndpoints:
             made = self._services.commands(call.actor).runs.trigger_once(
                 JobPath(app, name),
                 trigger,
-                kind=Kind.API,
                 once=once,
                 traceparent=request.headers.get("traceparent"),
             )
-        headers = {"Location": f"{BASE}/runs/{made.run_id}"} | _replayed(made)
+        headers = {"Location": f"{BASE}/runs/{made.run_id}"} | _replayed(made.is_new)
         return self._held.reply(
             call, made.run_id, seconds, headers, if_open=202, warnings=_warnings(made)
         )
 
-    @endpoint(
-        "POST",
-        "/jobs/<app>/<name>/runs:batch",
-        Scope.TRIGGER,
-        BatchAnswer,
-        status=202,
-        body=BatchBody,
-        headers=KEY_HEADER | _TRACE,
-    )
+    @serves(operations.trigger_all)
     def trigger_all(self, call: Call, app: str, name: str) -> Reply:
-        """Run a job many times, each now or at its own time; all runs are planned, or none."""
         runs = call.body.runs
         if not 1 <= len(runs) <= MAX_TRIGGERS:
             raise at_pointer("/runs", f"expected 1 to {MAX_TRIGGERS} runs, got: {len(runs)}")
@@ -450,31 +321,28 @@ class TriggerEndpoints:
             made = self._services.commands(call.actor).runs.trigger_all(
                 JobPath(app, name),
                 wanted,
-                kind=Kind.API,
                 once=once,
                 traceparent=request.headers.get("traceparent"),
             )
         run_ids = [*range(made.run_id, made.run_id + len(runs))]
         answer = BatchAnswer(run_ids=run_ids, warnings=_warnings(made))
-        return Reply(value=answer, headers=_replayed(made))
+        return Reply(value=answer, headers=_replayed(made.is_new))
 
-    @endpoint("PATCH", "/runs/<id:run_id>", Scope.TRIGGER, RunWithTick, body=MoveBody)
+    @serves(operations.move_run)
     def move(self, call: Call, run_id: int) -> Reply | Wait:
-        """Give a run that was triggered another due time, while it is planned."""
         if call.body.at is None and call.body.after is None:
             raise at_pointer("", "expected at or in, got: neither")
         when = When(at_ms=body_instant_ms("/at", call.body.at), after=call.body.after)
         self._services.commands(call.actor).runs.move(run_id, when)
         return self._held.reply(call, run_id, 0, {}, if_open=200)
 
-    @endpoint("DELETE", "/runs/<id:run_id>", Scope.TRIGGER, None, status=204)
+    @serves(operations.cancel_run)
     def cancel(self, call: Call, run_id: int) -> None:
-        """Cancel a run that was triggered, while it is planned. Any run can be killed instead."""
         self._services.commands(call.actor).runs.cancel(run_id)
 
 
-def _replayed(made: Triggered) -> dict[str, str]:
-    return {} if made.is_new else {"Idempotent-Replayed": "true"}
+def _replayed(is_new: bool) -> dict[str, str]:
+    return {} if is_new else {"Idempotent-Replayed": "true"}
 
 
 def _warnings(made: Triggered) -> list[str]:
@@ -485,7 +353,13 @@ def _trigger(body: TriggerBody, pointer: str) -> Trigger:
     at_ms = body_instant_ms(f"{pointer}/at", body.at)
     when = When(at_ms=at_ms, after=body.after, late=body.late)
     day = body_day(f"{pointer}/run_date", body.run_date)
-    return Trigger(param=body.param, addresses=body.addresses, when=when, run_date=day)
+    return Trigger(
+        param=body.param,
+        addresses=body.addresses,
+        when=when,
+        run_date=day,
+        kind=Kind.MANUAL if body.manual else Kind.API,
+    )
 
 
 def _idempotent_content(body: TriggerBody) -> list[object]:
@@ -496,4 +370,5 @@ def _idempotent_content(body: TriggerBody) -> list[object]:
     asked: list[object] = [body.param, body.addresses]
     times = [body.at, body.after, body.late]
     asked += times if any(times) else []
-    return [*asked, body.run_date] if body.run_date else asked
+    asked += [body.run_date] if body.run_date else []
+    return [*asked, "manual"] if body.manual else asked

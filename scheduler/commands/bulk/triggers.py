@@ -25,8 +25,6 @@ from warren.sql.run_status import Kind
 from warren.sql.runs import waiting
 from warren.sql.runs.planning import NewRun
 
-#: The most runs of a job that one command plans.
-MAX_TRIGGERS = 5_000
 #: How far ahead a run may be planned: ten years.
 FURTHEST_MS = 3_653 * DAY_MS
 #: By how much the clocks of two hosts may differ, as each follows that of the database.
@@ -83,6 +81,7 @@ class Trigger:
         addresses: the executors to choose from; empty = any of the app's.
         when: when it is due.
         run_date: the date that it is about; None = by the job's rule, from when it is due.
+        kind: who asks for it, a person or a program.
 
     """
 
@@ -90,6 +89,7 @@ class Trigger:
     addresses: Sequence[str] = ()
     when: When = NOW
     run_date: date | None = None
+    kind: Kind = Kind.MANUAL
 
 
 #: The job with its own settings, now.
@@ -157,7 +157,6 @@ def runs_of(
     due: Sequence[int],
     *,
     first_id: int,
-    kind: Kind,
     traceparent: str | None,
     zone: str,
     calendars: Calendars,
@@ -176,7 +175,7 @@ def runs_of(
         for usual in [
             run_of(
                 job if trigger.param is None else job._replace(param_template=None),
-                kind=kind,
+                kind=trigger.kind,
                 scheduled_at=due_ms,
                 due_at=due_ms,
                 zone=zone,

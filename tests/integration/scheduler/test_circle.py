@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
-from warren.scheduler.commands.run_commands import KillOutcome
+from warren.resources.runs import KillOutcome
 from warren.sql.run_status import RunStatus
 
 pytestmark = pytest.mark.both("the whole way, over every real part")

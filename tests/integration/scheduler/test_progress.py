@@ -7,7 +7,8 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
 from tests.support.sql_rows import planned_in, put
-from warren.scheduler.views.to_json import run_json
+from warren.resources.runs import Progress
+from warren.scheduler.views.run_view import run_of
 from warren.sql.engine import Database
 from warren.sql.listings import recent
 from warren.sql.models import Run
@@ -35,7 +36,7 @@ def test_a_running_run_says_how_far_it_is(cluster: Cluster, tmp_path: Path) -> N
 
     assert cluster.wait_final(run_id).status == RunStatus.SUCCEEDED
     row = cluster.database.read(lambda session: recent.run(session, run_id))
-    assert run_json(row)["progress"] == {"done": 3.0, "total": 10.0, "text": "loading"}
+    assert run_of(row).progress == Progress(done=3.0, total=10.0, text="loading")
 
 
 @pytest.mark.parametrize(

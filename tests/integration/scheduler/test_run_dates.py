@@ -23,8 +23,8 @@ from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.sql.backfill_status import Selection
-from warren.sql.listings import recent
-from warren.sql.listings.recent import RunFilter
+from warren.sql.listings import run_search
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Job, Run
 from warren.sql.run_status import Kind, RunStatus
 
@@ -150,12 +150,12 @@ def test_runs_are_found_by_their_date(cluster: Cluster, commands: Commands) -> N
     commands.runs.trigger(job_id(cluster, "daily"))
 
     def ids(**fields: Any) -> list[int]:
-        chosen = RunFilter(run_date=DAY, **fields)
-        return [run.id for run in cluster.database.read(lambda s: recent.runs(s, chosen))]
+        chosen = RunSearch(run_date=DAY, **fields)
+        return [run.id for run in cluster.database.read(lambda s: run_search.page(s, chosen)).runs]
 
     assert sorted(ids()) == wanted
-    assert ids(job="daily") == wanted[:1]
-    assert sorted(ids(status="PLANNED")) == wanted
+    assert ids(job_id=job_id(cluster, "daily")) == wanted[:1]
+    assert sorted(ids(statuses=frozenset({RunStatus.PLANNED}))) == wanted
 
 
 def test_a_handler_and_a_script_are_told_the_date(cluster: Cluster, tmp_path: Path) -> None:

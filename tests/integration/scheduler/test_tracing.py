@@ -9,6 +9,7 @@ from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.otlp_receiver import OtlpReceiver
+from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.completion.run_spans import SpanExporter
 from warren.settings.settings import traced_service
 from warren.sql.run_status import Kind
@@ -37,7 +38,7 @@ def fail_first(context):
 def trigger(cluster: Cluster, name: str, traceparent: str | None = None) -> int:
     [job] = cluster.jobs(name=name)
     runs = acting(cluster.database, cluster.now_ms).runs
-    return runs.trigger_once(job.id, kind=Kind.API, traceparent=traceparent)[0]
+    return runs.trigger_once(job.id, Trigger(kind=Kind.API), traceparent=traceparent)[0]
 
 
 def test_a_trace_goes_along_to_the_handler_its_retries_and_children(cluster: Cluster) -> None:

@@ -8,9 +8,9 @@ from flask import Flask
 from sqlalchemy import select
 
 from tests.support.console import Clock, Visit, once_of, signed_in
+from tests.support.sql_rows import all_runs
 from warren.sql.engine import Database
 from warren.sql.jobs import script_versions
-from warren.sql.listings import recent
 from warren.sql.models import AuditEntry, Job
 from warren.sql.registry import apps, presence
 
@@ -347,7 +347,7 @@ class TestVersions:
         scripter.post(f"/glue/{job_id}/save", form(database, job_id))
         second = current(database, job_id)
         tried = scripter.post(f"/glue/{job_id}/try").headers["Location"]
-        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        [run] = all_runs(database)
 
         assert second > 2
         editor = scripter.get(tried).text
@@ -364,7 +364,7 @@ class TestVersions:
         self, scripter: Visit, database: Database, job_id: int
     ) -> None:
         scripter.post(f"/glue/{job_id}/try")
-        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        [run] = all_runs(database)
         database.write(lambda session: script_versions.forget(session, job_id))
 
         assert "version no longer kept" in scripter.get(f"/runs/{run.id}").text
@@ -381,7 +381,7 @@ class TestTrying:
 
         answer = scripter.post(f"/glue/{job_id}/try", {"address": "host-1", "param": "hello"})
 
-        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        [run] = all_runs(database)
         assert answer.status_code == 303
         assert (run.kind, run.param, run.script_version) == (
             "MANUAL",
@@ -398,7 +398,7 @@ class TestTrying:
     ) -> None:
         scripter.post(f"/glue/{job_id}/try", {"param": "2026-01-01\r\nall"})
 
-        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        [run] = all_runs(database)
         assert run.param == "2026-01-01\nall"
         assert '<textarea id="try-param"' in scripter.get(f"/glue/{job_id}").text
 
@@ -411,7 +411,7 @@ class TestTrying:
         went_to = {scripter.post(f"/glue/{job_id}/try", form).headers["Location"] for _ in "12"}
 
         assert len(went_to) == 1
-        assert len(database.read(lambda session: recent.runs(session, recent.RunFilter()))) == 1
+        assert len(all_runs(database)) == 1
 
     def test_executor_that_is_not_there_is_told(
         self, scripter: Visit, database: Database, job_id: int
@@ -420,13 +420,13 @@ class TestTrying:
 
         assert answer.status_code == 422
         assert "This executor is gone." in answer.text
-        assert database.read(lambda session: recent.runs(session, recent.RunFilter())) == []
+        assert all_runs(database) == []
 
     def test_run_of_another_job_is_not_shown(
         self, scripter: Visit, admin: Visit, database: Database, job_id: int
     ) -> None:
         other = add_script(database, "mails")
         admin.post(f"/glue/{other}/try")
-        [run] = database.read(lambda session: recent.runs(session, recent.RunFilter()))
+        [run] = all_runs(database)
 
         assert f"Run {run.id}" not in scripter.get(f"/glue/{job_id}?run={run.id}").text

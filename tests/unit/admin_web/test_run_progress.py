@@ -7,7 +7,8 @@ import pytest
 
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
-from warren.scheduler.views.to_json import RunProgress, run_progress
+from warren.resources.runs import RunProgress
+from warren.scheduler.views.run_view import run_progress
 
 NOW = 1_000_000
 

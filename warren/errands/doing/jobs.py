@@ -3,7 +3,10 @@
 from collections.abc import Sequence
 from zoneinfo import ZoneInfo
 
+from sqlalchemy.orm import Session
+
 from warren.errands.desk import Desk, visible_children, visible_spec
+from warren.resources.instant import to_builtins
 from warren.scheduler.jobs.places import words_of
 from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.calendar_rows import calendars_for
@@ -13,12 +16,15 @@ from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import blocker_json
 from warren.scheduler.views.job_view import JobView, job_json, job_view
 from warren.scheduler.views.job_warnings import OLD_RULE
+from warren.scheduler.views.run_view import run_of, skip_of
 from warren.sql.jobs import skips
-from warren.sql.listings import job_search, recent
+from warren.sql.listings import job_search, recent, run_search
 from warren.sql.listings.job_search import ListedJob
+from warren.sql.listings.run_search import RunSearch
+from warren.sql.runs.run_rows import DetailedRun
 from warren.terminal.output import local, relative
 from warren.terminal.run_lines import HEADERS as RUN_HEADERS
-from warren.terminal.run_lines import SKIP_HEADERS, run_line, skip_json, skip_line
+from warren.terminal.run_lines import SKIP_HEADERS, run_line, skip_line
 
 HEADERS = ("name", "app", "schedule", "next", "state", "last run", "last due")
 
@@ -108,25 +114,31 @@ def show_job(desk: Desk, *, name: str, as_json: bool = False) -> None:
     """Show everything about a job, its last runs and skips."""
     now, database = desk.now_ms(), desk.database
     job = _job(desk, name, now)
-    last = recent.RunFilter(job=f"{job.app}/{job.name}", limit=_LAST_RUNS)
-    runs = database.read(lambda session: recent.runs(session, last))
+    runs = database.read(lambda session: _last_runs(session, job.id))
     [view] = _views(desk, [job], now)
     missed = skips.SkipFilter(job_id=job.id, limit=_LAST_SKIPS)
     skipped = database.read(lambda session: skips.lines(session, missed))
     all_blockers = database.read(lambda session: blockers.read(session, [job.app_id], now_ms=now))
     why = all_blockers.of_spec(view.spec)
     if as_json:
-        more = {"blocked_by": blocker_json(why), "skips": [skip_json(skip) for skip in skipped]}
-        desk.record(job_json(view) | more)
+        more = {"blocked_by": blocker_json(why)}
+        skipped_json = [to_builtins(skip_of(skip)) for skip in skipped]
+        desk.record(job_json(view) | more | {"skips": skipped_json})
         return
     facts = job_facts(view, now_ms=now, zone=desk.zone, waits=waits_for(job))
     desk.facts(facts | {"no new runs": "; ".join(map(str, why))})
     desk.line()
-    desk.table(RUN_HEADERS, [run_line(run, now_ms=now) for run in runs], "no runs yet")
+    desk.table(RUN_HEADERS, [run_line(run_of(run), now_ms=now) for run in runs], "no runs yet")
     if skipped:
         desk.line()
         desk.line("Due times that were skipped:")
-        desk.table(SKIP_HEADERS, [skip_line(skip, desk.zone) for skip in skipped], "")
+        desk.table(SKIP_HEADERS, [skip_line(skip_of(skip), desk.zone) for skip in skipped], "")
+
+
+def _last_runs(session: Session, job_id: int) -> list[DetailedRun]:
+    last = run_search.page(session, RunSearch(job_id=job_id, limit=_LAST_RUNS)).runs
+    runs = recent.by_ids(session, [run.id for run in last])
+    return sorted(runs, key=lambda run: (run.due_at, run.id), reverse=True)
 
 
 def _job(desk: Desk, name: str, now: int) -> ListedJob:

@@ -1,14 +1,17 @@
 """What the command line reads, on SQLite and on MariaDB."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from sqlalchemy.orm import Session
 
 from tests.support.stored_rows import Rows
 from warren.sql.errors import Ambiguous, NotFound
-from warren.sql.listings import job_search, recent, run_messages
-from warren.sql.listings.recent import DetailedRun, RunFilter
+from warren.sql.jobs import job_names
+from warren.sql.listings import job_search, recent, run_messages, run_search
+from warren.sql.listings.recent import DetailedRun
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.run_status import RunStatus
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
@@ -21,9 +24,19 @@ def rows(any_schema_url: str) -> Iterator[Rows]:
     rows.database.close()
 
 
-def ids(rows: Rows, **wanted: object) -> list[int]:
-    listed = RunFilter(**wanted)  # type: ignore[arg-type]
-    return [run.id for run in rows.database.read(lambda session: recent.runs(session, listed))]
+def ids(
+    rows: Rows, *, job: str | None = None, status: RunStatus | None = None, **wanted: Any
+) -> list[int]:
+    def read(session: Session) -> list[int]:
+        search = RunSearch(
+            job_id=None if job is None else job_names.find(session, job).id,
+            statuses=frozenset({status} if status else ()),
+            **wanted,
+        )
+        search = recent.along_jobs(session, search, app_ids=None)
+        return [run.id for run in run_search.page(session, search).runs]
+
+    return rows.database.read(read)
 
 
 def jobs(rows: Rows, app: str | None = None) -> list[tuple[str, str, str | None]]:
@@ -73,8 +86,8 @@ def test_runs_are_filtered_by_job_status_and_time(rows: Rows) -> None:
     assert ids(rows, status=RunStatus.FAILED) == [third, first]
     assert ids(rows, since_ms=NOON + 10_000) == [third, second]
     assert ids(rows, since_ms=NOON + 10_001) == [third]
-    assert ids(rows, job="one", status="FAILED", since_ms=NOON) == [first]
-    assert ids(rows, job="other", status="SUCCEEDED") == []
+    assert ids(rows, job="one", status=RunStatus.FAILED, since_ms=NOON) == [first]
+    assert ids(rows, job="other", status=RunStatus.SUCCEEDED) == []
 
 
 @pytest.mark.parametrize("millisecond", [0, 1, 499, 500, 501, 999])
@@ -98,6 +111,8 @@ def test_tick_is_all_shards_and_attempts_and_nothing_else(rows: Rows) -> None:
 
     assert [row.id for row in found] == [shards[0], shards[1], retry]
     assert set(ids(rows, tick_of=retry)) == {*shards, retry}
+    assert set(ids(rows, tick_of=retry, job="a", status=RunStatus.FAILED)) == set(shards)
+    assert ids(rows, tick_of=retry, job="b") == []
 
 
 def test_of_a_large_tick_the_last_attempts_are_listed_in_order_without_logs(rows: Rows) -> None:

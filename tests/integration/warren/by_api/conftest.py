@@ -20,6 +20,7 @@ from warren.admin_web.serving.http_server import ConsoleServer
 from warren.cli import root
 from warren.error_output import report_of
 from warren.sql.accounts.users import Role
+from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS
 
 #: So long ago that no relative time changes between two commands.
@@ -145,6 +146,13 @@ class RealClock(Clock):
         return time.time_ns() // 1_000_000
 
 
+class GaplessIds(RunIds):
+    """Ids without the gaps of a server's reserve, like those of a command on a database."""
+
+    def reserve(self) -> None:
+        """Reserve none."""
+
+
 @pytest.fixture
 def desk(
     folder: Path, sqlite_schema: SQLiteSchema, served: Callable[[Flask], str]
@@ -161,7 +169,7 @@ def desk(
     clock.now = now_ms
     add_user(by_api.database, "admin", Role.ADMINISTRATOR)
     token = make_token(by_api.database, clock)
-    url = served(make_api(by_api.database, RealClock()))
+    url = served(make_api(by_api.database, RealClock(), run_ids=GaplessIds(by_api.database)))
     env = {"WARREN_API_URL": url, "WARREN_API_TOKEN": token}
     yield Desk(here, env, rows, by_api, token, clock, made.ids)
     rows.database.close()

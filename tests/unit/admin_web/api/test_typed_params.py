@@ -7,11 +7,9 @@ import pytest
 
 from tests.support.api import Program
 from tests.support.console import Clock
-from tests.support.sql_rows import statements
+from tests.support.sql_rows import all_runs, statements
 from tests.support.stored_rows import Rows
 from warren.sql.engine import Database
-from warren.sql.listings import recent
-from warren.sql.listings.recent import RunFilter
 
 RUNS = "/jobs/reports/nightly/runs"
 NEW = {"If-None-Match": "*"}
@@ -47,7 +45,7 @@ def refused(answer: Any) -> list[tuple[str, str]]:
 
 
 def count_runs(rows: Rows) -> int:
-    return len(rows.database.read(lambda session: recent.runs(session, RunFilter())))
+    return len(all_runs(rows.database))
 
 
 @pytest.mark.usefixtures("job_id")

@@ -2,9 +2,8 @@
 
 import pytest
 
+from warren.resources.runs import Condition, Join
 from warren.scheduler.flows.graph import (
-    Condition,
-    Join,
     NodeRetry,
     certainly_over,
     parse,

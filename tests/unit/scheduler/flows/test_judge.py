@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import pytest
 
-from warren.scheduler.flows.graph import Condition, Graph, Join, Node, certainly_over, parse
+from warren.resources.runs import Condition, Join
+from warren.scheduler.flows.graph import Graph, Node, certainly_over, parse
 from warren.scheduler.flows.judge import FalseEdge, FlowEnd, Outcome, Verdict, judge, unhandled
 
 SUCCEEDED, FAILED = Outcome.SUCCEEDED, Outcome.FAILED

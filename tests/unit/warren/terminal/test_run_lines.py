@@ -6,9 +6,10 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from warren.scheduler.flows.graph import Condition, Join
-from warren.scheduler.views.flow_view import NodeView
-from warren.scheduler.views.to_json import run_json
+from warren.resources.instant import to_builtins
+from warren.resources.runs import Condition, Join, Node, Run
+from warren.scheduler.views.flow_view import NodeView, node_of
+from warren.scheduler.views.run_view import run_of
 from warren.sql.runs.run_rows import DetailedRun
 from warren.terminal.run_lines import (
     HEADERS,
@@ -24,9 +25,13 @@ NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 NOW = 1_800_000_000_000
 
 
-def run(**columns: Any) -> DetailedRun:
-    """A row as `warren.sql.listings.recent.runs` gives it."""
-    row: dict[str, Any] = {
+def run(**columns: Any) -> Run:
+    return run_of(row(**columns))
+
+
+def row(**columns: Any) -> DetailedRun:
+    """A row as `warren.sql.listings.recent` gives it."""
+    values: dict[str, Any] = {
         "id": 9,
         "job_id": 7,
         "job": "nightly",
@@ -74,7 +79,7 @@ def run(**columns: Any) -> DetailedRun:
         "backfill_id": None,
         "flow_run_id": None,
     }
-    return DetailedRun(**row | columns)
+    return DetailedRun(**values | columns)
 
 
 def test_line_has_a_cell_for_each_header() -> None:
@@ -126,12 +131,13 @@ def test_took_is_the_time_of_the_process(columns: dict[str, Any], words: str) ->
 
 
 def test_run_of_a_deleted_job_is_still_named() -> None:
-    assert job_name(run(job=None)) == "(deleted job 7)"
-    assert run_json(run(job=None))["job"] is None
+    assert job_name(None, 7) == "(deleted job 7)"
+    assert run_line(run(job=None), now_ms=NOON)[1] == "(deleted job 7)"
+    assert to_builtins(run(job=None))["job"] is None
 
 
 def test_json_tells_nothing_as_null_and_leaves_out_what_only_pages_need() -> None:
-    shown = run_json(run())
+    shown = to_builtins(run())
 
     assert shown["started_at"] is shown["finished_at"] is shown["address"] is None
     assert shown["message"] == shown["trigger_message"] == shown["param"] == ""
@@ -154,11 +160,11 @@ def test_facts_name_every_instant_that_is_known() -> None:
 
 @pytest.mark.parametrize("absurd", [-(2**53), 2**53 - 1])
 def test_run_whose_row_holds_an_instant_that_no_calendar_has_is_shown(absurd: int) -> None:
-    row = run(status="SUCCEEDED", started_at=absurd, finished_at=absurd, sent_at=absurd)
+    shown = run(status="SUCCEEDED", started_at=absurd, finished_at=absurd, sent_at=absurd)
 
-    assert run_json(row)["finished_at"][:4] in ("1970", "9999")
-    assert len(run_line(row, now_ms=NOON)) == len(HEADERS)
-    assert run_facts(row, now_ms=NOON, zone=ZoneInfo("Pacific/Kiritimati"))
+    assert to_builtins(shown)["finished_at"][:4] in ("1970", "9999")
+    assert len(run_line(shown, now_ms=NOON)) == len(HEADERS)
+    assert run_facts(shown, now_ms=NOON, zone=ZoneInfo("Pacific/Kiritimati"))
 
 
 def test_facts_name_a_version_of_a_script_by_its_number_while_it_is_kept() -> None:
@@ -174,14 +180,14 @@ def test_facts_have_the_version_of_the_code_that_ran_it() -> None:
     facts = run_facts(run(code_version="v1.4-7-gabc"), now_ms=NOON, zone=ZoneInfo("UTC"))
 
     assert facts["code version"] == "v1.4-7-gabc"
-    assert run_json(run(code_version="v1.4-7-gabc"))["code_version"] == "v1.4-7-gabc"
+    assert to_builtins(run(code_version="v1.4-7-gabc"))["code_version"] == "v1.4-7-gabc"
 
 
-def node(name: str, state: str, **columns: Any) -> NodeView:
+def node(name: str, state: str, **columns: Any) -> Node:
     blank: dict[str, Any] = dict.fromkeys(NodeView._fields)
     counts = {"succeeded": 0, "skipped": 0, "failed": 0, "attempt": 0}
     given = {"node": name, "state": state, "after": {}, "join": Join.ALL, "reason": ""}
-    return NodeView(**blank | counts | given | columns)
+    return node_of(NodeView(**blank | counts | given | columns))
 
 
 def test_each_node_is_below_the_last_one_before_it() -> None:

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from warren.broker.messages.misfits import misfit
+from warren.resources.misfits import misfit
 
 
 class Mode(Enum):

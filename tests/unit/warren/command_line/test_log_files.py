@@ -7,15 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 
-from warren.errands.on_database import LogReader, log_path
+from warren.command_line.log_files import LogReader, log_path
 from warren.executor.run_logs import RunLogs
+from warren.resources.instant import Instant
 
 TICKS = [0, 1_796_083_199_999, 1_796_083_200_000]
 
 
 @pytest.mark.parametrize("tick", TICKS)
 def test_file_is_looked_for_where_an_executor_writes_it(tmp_path: Path, tick: int) -> None:
-    run = SimpleNamespace(id=4711, scheduled_at=tick)
+    run = SimpleNamespace(id=4711, scheduled_at=Instant.of(tick))
 
     assert str(log_path(tmp_path, run)) == RunLogs(tmp_path).path_of(tick, 4711)  # type: ignore[arg-type]
 

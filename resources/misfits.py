@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.spelling import did_you_mean
+from warren.resources.spelling import did_you_mean
 
 _CHOICE = re.compile(r"Invalid enum value (?P<got>.*?)(?P<at> - at `\$(?P<path>.*)`)?", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[]+)|\[([^\]]*)\]")

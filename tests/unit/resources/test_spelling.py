@@ -1,6 +1,6 @@
 """Which known name somebody may have meant."""
 
-from warren.broker.spelling import did_you_mean, nearest
+from warren.resources.spelling import did_you_mean, nearest
 
 
 def test_near_name_is_offered_and_a_far_one_is_not() -> None:
