@@ -37,7 +37,6 @@ _INPUTS: dict[str, re.Pattern[str]] = {
     "date": re.compile(r"(\d{4}-\d\d-\d\d)?"),
     "time": re.compile(r"(\d\d:\d\d(:\d\d)?)?"),
 }
-_COUNT = re.compile(r"\d{1,3}")
 #: What `<input type="time">` sends when the seconds are zero.
 _MINUTES = re.compile(r"\d\d:\d\d")
 
@@ -199,10 +198,10 @@ class ParamField:
         """Take what was sent."""
         self.text = sent.get(self.id, "").replace("\r\n", "\n")
         self.chosen = sent.getlist(self.id) if self.look is Look.BOXES else ()
-        if self.look is Look.ROWS:
-            count, self.text = self.text, ""
-            for _ in range(int(count) if _COUNT.fullmatch(count) else 0):
-                self.add_row()
+        for number in range(MAX_ROWS if self.look is Look.ROWS else 0):
+            if f"{self.id}/{number}" not in sent:
+                break
+            self.add_row()
         for part in self.inner:
             part.read(sent)
 
@@ -551,22 +550,16 @@ def _forms(schemas: Sequence[str]) -> list["ParamForm"]:
     return [form for form in forms if form is not None]
 
 
-def _guess(sent: MultiDict[str, str], posted: set[str]) -> str:
+def _guess(sent: MultiDict[str, str], posted: Iterable[str]) -> str:
     """Return the param of fields whose schema is gone, because no executor is online now."""
     said: dict[str, Any] = {}
-    numbers_of_rows = {f"{PREFIX}{place}" for name in posted for place in _places_above(name)}
-    for control in sorted(name for name in posted - numbers_of_rows if sent[name].strip()):
+    for control in sorted(name for name in posted if sent[name].strip()):
         *path, last = control.removeprefix(PREFIX).split("/")
         within = said
         for name in path:
             within = within.setdefault(_unescaped(name), {})
         within[_unescaped(last)] = value_of(sent[control])
     return as_json(_with_lists(said)) if said else ""
-
-
-def _places_above(control: str) -> Iterator[str]:
-    names = control.removeprefix(PREFIX).split("/")
-    return ("/".join(names[:number]) for number in range(1, len(names)))
 
 
 def _with_lists(value: Any) -> Any:

@@ -320,7 +320,7 @@ def test_structs_and_lists_of_them_are_fields_and_rows(admin: Visit, nested_id: 
     for control in (
         'id="p.share" value="" placeholder="" autocomplete="off" inputmode="decimal"',
         '<input type="date" name="p.range/first" id="p.range/first" value="2026-12-01"',
-        '<input type="hidden" name="p.shops" value="1">',
+        '<input type="hidden" name="p.shops/0" value="">',
         'name="p.shops/0/name" id="p.shops/0/name" value="berlin"',
         'name="p.shops/0/count" id="p.shops/0/count" value="2"',
         f'name="param_add" value="p.shops" formaction="/jobs/{nested_id}/trigger/preview"',
@@ -333,12 +333,12 @@ def test_a_row_is_added_without_a_script_and_its_faults_stand_beside_it(
     admin: Visit, nested_id: int, database: Database
 ) -> None:
     admin.get(f"/jobs/{nested_id}/trigger")
-    first = {"p.shops": "1", "p.shops/0/name": "berlin"}
+    first = {"p.shops/0": "", "p.shops/0/name": "berlin"}
     sent = fields(**{"share": "0,5", "range/first": ""}) | first
 
     added = admin.post(f"/jobs/{nested_id}/trigger/preview", sent | {"param_add": "p.shops"}).text
-    refused = run(admin, nested_id, **sent | {"p.shops": "2", "p.shops/1/count": "x"})
-    sent |= {"p.share": "0.5", "p.shops": "3", "p.shops/2/name": "hamburg"}
+    refused = run(admin, nested_id, **sent | {"p.shops/1": "", "p.shops/1/count": "x"})
+    sent |= {"p.share": "0.5", "p.shops/1": "", "p.shops/2": "", "p.shops/2/name": "hamburg"}
     made = run(admin, nested_id, **sent)
 
     assert 'id="p.shops/0/name" value="berlin"' in added

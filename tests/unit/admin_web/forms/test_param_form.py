@@ -123,7 +123,8 @@ def shown(made: ParamForm) -> MultiDict[str, str]:
             for text in each.chosen:
                 sent.add(each.id, text)
         elif each.look is Look.ROWS:
-            sent.add(each.id, str(len(each.rows)))
+            for number in range(len(each.rows)):
+                sent.add(f"{each.id}/{number}", "")
         elif each.look is not Look.GROUP and (each.look is not Look.CHECK or each.text):
             sent.add(each.id, each.text.replace("\n", "\r\n"))
         for part in each.inner:
@@ -132,6 +133,11 @@ def shown(made: ParamForm) -> MultiDict[str, str]:
     for each in made.fields:
         send(each)
     return sent
+
+
+def rows_of(control: str, count: int) -> dict[str, str]:
+    """Return what a browser sends of the rows of a list, beside their fields."""
+    return {f"{control}/{number}": "" for number in range(count)}
 
 
 def typed(**texts: str | list[str]) -> dict[str, Any]:
@@ -201,13 +207,13 @@ def test_each_property_has_the_field_that_suits_it() -> None:
         ),
         ({"range/first/on": ""}, {}),
         ({"range/last/whole": ""}, {"range": {"first": {}, "last": {"whole": False}}}),
-        ({"lines": "2", "lines/0/item": "", "lines/1/item": ""}, {}),
+        ({"lines/0": "", "lines/0/item": "", "lines/1": "", "lines/1/item": ""}, {}),
         (
-            {"lines": "3", "lines/0/item": "a", "lines/0/count": "1", "lines/2/gift": "1"},
+            rows_of("lines", 3) | {"lines/0/item": "a", "lines/0/count": "1", "lines/2/gift": "1"},
             {"lines": [{"item": "a", "count": 1}, {"gift": True}]},
         ),
         (
-            {"lines": "1", "lines/0/codes": "2", "lines/0/codes/1/text": "x"},
+            rows_of("lines", 1) | rows_of("lines/0/codes", 2) | {"lines/0/codes/1/text": "x"},
             {"lines": [{"codes": [{"text": "x"}]}]},
         ),
         ({"either": "7"}, {"either": 7}),
@@ -325,7 +331,11 @@ def test_no_param_changes_by_being_shown_and_sent(values: dict[str, Any]) -> Non
 
 def test_problems_are_shown_beside_their_fields_and_the_others_returned() -> None:
     made = form()
-    rows = {"p.lines": "3", "p.lines/2/item": "a", "p.lines/0/item": "b", "p.lines/0/count": "x"}
+    rows = rows_of("p.lines", 3) | {
+        "p.lines/2/item": "a",
+        "p.lines/0/item": "b",
+        "p.lines/0/count": "x",
+    }
     typed = {"p.parts": "x", "p.source": '"feed"', "p.amount": "1,5", "p.range/first/on": "soon"}
     made.read(MultiDict(TICKED | typed | rows))
 
@@ -351,7 +361,7 @@ def told(fields: Iterable[ParamField]) -> dict[str, str]:
 
 
 def test_a_row_is_added_by_a_button_and_what_was_typed_stays() -> None:
-    sent = {"param_as": "fields", "p.lines": "1", "p.lines/0/item": "a", "p.lines/0/codes": "0"}
+    sent = rows_of("p.lines", 1) | {"param_as": "fields", "p.lines/0/item": "a"}
 
     for button, rows, codes in (("p.lines", 2, 0), ("p.lines/0/codes", 1, 1), ("p.other", 1, 0)):
         made = ParamInput.sent([SCHEMA], MultiDict(sent | {"param_add": button}))
@@ -374,7 +384,7 @@ def test_broken_json_in_a_row_is_told_there() -> None:
     }
     made = ParamForm.of(schema)
     assert made is not None
-    made.read(MultiDict({"p.steps": "2", "p.steps/1/more": "[1", "p.steps/1/n": "x"}))
+    made.read(MultiDict(rows_of("p.steps", 2) | {"p.steps/1/more": "[1", "p.steps/1/n": "x"}))
 
     assert made.show(made.problems()) == []
     assert told(made.fields) == {
@@ -423,10 +433,8 @@ def test_fields_whose_executors_are_gone_still_become_a_param() -> None:
     assert ParamInput.sent([], sent).text == '{"day": "2026-12-01", "parts": 3}'
 
     rows = {f"p.lines/{number}/count": str(number) for number in range(11)}
-    empty = {"p.none": "1", "p.none/0/item": ""}
-    sent = MultiDict(
-        {"param_as": "fields", "p.lines": "11", "p.at/day": "2026-12-01"} | rows | empty
-    )
+    empty = rows_of("p.none", 1) | {"p.none/0/item": ""}
+    sent = MultiDict({"param_as": "fields", "p.at/day": "2026-12-01"} | rows | empty)
     assert json.loads(ParamInput.sent([], sent).text) == {
         "at": {"day": "2026-12-01"},
         "lines": [{"count": number} for number in range(11)],
