@@ -592,7 +592,7 @@ class Core:
     def _check(self) -> None:
         self._watch.check()
         self._ask(self._clock.monotonic())
-        self._active_runs.start_reports.report_due()
+        self._active_runs.report_starts()
         self._roles.progress.send_due()
         if self._roles.readiness.is_draining:
             self._return_waiting()

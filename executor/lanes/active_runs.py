@@ -4,9 +4,13 @@
 
 The starts of the next runs are made durable in advance, so that no slot waits for the disk. After a
 crash of the host, and only then, reserved runs that had not started count as lost.
+
+Only runs that last a while have their start reported.
 """
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import ClassVar
@@ -20,17 +24,54 @@ from warren.broker.reasons.codes import Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.errors import JournalFailed
 from warren.executor.journal.group_commit import GroupCommit
+from warren.executor.journal.records import Final, Starting
 from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Cover, Full, Lanes, Refuse
 from warren.executor.lanes.readiness import Contact, Readiness
-from warren.executor.lanes.reporting import ActiveRun, Reporting, StartReports
-from warren.executor.processes.endings import Stop, cut_off, killed, returned
+from warren.executor.lanes.reporting import Reporting
+from warren.executor.processes.endings import Stop, cut_off, killed
 from warren.executor.processes.interface import SlotPool
 from warren.executor.run_life import Event, Phase
 
-Effect = Callable[["ActiveRuns", ActiveRun], None]
 #: The most reserved runs of one lane.
 RESERVED_DEPTH = 8
+#: A run that ends sooner than this sends no Started.
+STARTED_SECONDS = 0.5
+
+
+@dataclass(slots=True)
+class ActiveRun:
+    """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits.
+
+    `batch` are the runs given to its process at once, if several. The rest explains its phase: why
+    it was to `stop`, why the slots could not take it, and its `end`.
+    """
+
+    trigger: Trigger
+    size: int
+    phase: Phase = Phase.WAITING
+    started_at_ms: int = 0
+    batch: Sequence[Trigger] = ()
+    stop: Stop | None = None
+    fault: Words = ""
+    end: Final | None = None
+
+    def starting(self, host_at_ms: int | None) -> Starting:
+        """Return its start for the journal.
+
+        With the host's time the run is remote, and the next process can continue it.
+        """
+        if host_at_ms is None:
+            return Starting(run_id=self.trigger.run_id, at_ms=self.started_at_ms)
+        return Starting(
+            run_id=self.trigger.run_id,
+            at_ms=self.started_at_ms,
+            trigger=msgspec.structs.replace(self.trigger, param="", script_source=""),
+            host_at_ms=host_at_ms,
+        )
+
+
+Effect = Callable[["ActiveRuns", ActiveRun], None]
 
 
 class Reservations:
@@ -142,9 +183,8 @@ class ActiveRuns:
         self._starting_count = 0
         self._reserved: list[ActiveRun] = []
         self._waiting_bytes = 0
-        self.start_reports = StartReports(
-            context.clock, slots=slots, reporting=reporting, running=self.running
-        )
+        #: When to report which starts.
+        self._due_starts: deque[tuple[float, int]] = deque()
         #: Whether running runs are left to the next process.
         self.is_leaving = False
 
@@ -290,6 +330,30 @@ class ActiveRuns:
         if on_recorded is not None:
             self._commits.when_durable(on_recorded)
 
+    def report_starts(self) -> None:
+        """Report the starts that are due; a run not known to have begun waits as long again.
+
+        One that is only assumed to have begun is not reported, because a run reported as started
+        can no longer be sent to another executor.
+        """
+        now = self._clock.monotonic()
+        while self._due_starts and self._due_starts[0][0] <= now:
+            _, run_id = self._due_starts.popleft()
+            if self.running(run_id) is not None and not self._slots.has_begun(run_id):
+                self._report_start_later(run_id)
+            else:
+                self.report_start(run_id)
+
+    def report_start(self, run_id: int) -> None:
+        """Report a start, perhaps again, if the run is running and is known to have begun."""
+        run = self.running(run_id)
+        if run is not None and self._slots.has_begun(run_id):
+            self._reporting.started(run.trigger, run.started_at_ms)
+
+    def _report_start_later(self, run_id: int) -> None:
+        """Report this start in STARTED_SECONDS, if the run is still running then."""
+        self._due_starts.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
+
     def resume(self, boot_id: str) -> None:
         """Continue this boot's remote runs that an earlier process started."""
         for starting in self._run_states.resumable(boot_id):
@@ -328,7 +392,7 @@ class ActiveRuns:
         for run_id in self.waiting_ids():
             run = self._reclaim(run_id)
             if run is not None and run.phase is Phase.WAITING:
-                self._stop(run, returned(why))
+                self._stop(run, Stop(Outcome.FAILED, why))  # another executor gets it
 
     def forget_closed(self, run_ids: set[int]) -> None:
         """Drop those of these runs that wait: the schedulers have already ended them."""
@@ -388,7 +452,7 @@ class ActiveRuns:
 
     def _note_start(self, run: ActiveRun) -> None:
         run.started_at_ms = self._clock.now_ms()
-        self.start_reports.add(run.trigger.run_id)
+        self._report_start_later(run.trigger.run_id)
 
     def _wait_again(self, run: ActiveRun) -> None:
         run.started_at_ms = 0

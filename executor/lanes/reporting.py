@@ -1,11 +1,9 @@
 """Reports starts, progress and ends of runs to the schedulers; an end goes to the journal first.
 
-Only runs that last a while have their start reported, and their progress, once a second.
+Progress is reported once a second, of runs that last a while.
 """
 
-from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
@@ -25,45 +23,10 @@ from warren.broker.reasons.stored import to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Call
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.journal.records import Final, Starting
-from warren.executor.messaging.heartbeat import SchedulerClock
+from warren.executor.journal.records import Final
 from warren.executor.messaging.outbox import Outbox
 from warren.executor.messaging.signed_sender import Sender
 from warren.executor.processes.endings import Stop
-from warren.executor.processes.interface import SlotPool
-from warren.executor.run_life import Phase
-
-
-@dataclass(slots=True)
-class ActiveRun:
-    """A run, whose trigger has `size` bytes. `started_at_ms` is 0 while it waits.
-
-    `batch` are the runs given to its process at once, if several. The rest explains its phase: why
-    it was to `stop`, why the slots could not take it, and its `end`.
-    """
-
-    trigger: Trigger
-    size: int
-    phase: Phase = Phase.WAITING
-    started_at_ms: int = 0
-    batch: Sequence[Trigger] = ()
-    stop: Stop | None = None
-    fault: Words = ""
-    end: Final | None = None
-
-    def starting(self, host_at_ms: int | None) -> Starting:
-        """Return its start for the journal.
-
-        With the host's time the run is remote, and the next process can continue it.
-        """
-        if host_at_ms is None:
-            return Starting(run_id=self.trigger.run_id, at_ms=self.started_at_ms)
-        return Starting(
-            run_id=self.trigger.run_id,
-            at_ms=self.started_at_ms,
-            trigger=msgspec.structs.replace(self.trigger, param="", script_source=""),
-            host_at_ms=host_at_ms,
-        )
 
 
 def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finished:
@@ -195,56 +158,6 @@ class Reporting:
         """Record a run's end and send it after the next commit, even if that fails."""
         fit, size = self._run_states.finish(report)
         self._commits.after_commit_attempt(partial(self._outbox.add, fit, size))
-
-
-#: A run that ends sooner than this sends no Started.
-STARTED_SECONDS = 0.5
-
-
-class StartReports:
-    """The starts of this boot's runs that have not been reported yet.
-
-    A run that is only assumed to have begun is not reported, because a run reported as started can
-    no longer be sent to another executor.
-
-    Args:
-        running: returns a run by id if it is running here.
-
-    """
-
-    def __init__(
-        self,
-        clock: SchedulerClock,
-        *,
-        slots: SlotPool,
-        reporting: Reporting,
-        running: Callable[[int], ActiveRun | None],
-    ) -> None:
-        self._clock = clock
-        self._slots = slots
-        self._reporting = reporting
-        self._running = running
-        self._due: deque[tuple[float, int]] = deque()
-
-    def add(self, run_id: int) -> None:
-        """Report this start in STARTED_SECONDS, if the run is still running then."""
-        self._due.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
-
-    def report_due(self) -> None:
-        """Report the starts that are due; a run not known to have begun waits as long again."""
-        now = self._clock.monotonic()
-        while self._due and self._due[0][0] <= now:
-            _, run_id = self._due.popleft()
-            if self._running(run_id) is not None and not self._slots.has_begun(run_id):
-                self.add(run_id)
-            else:
-                self.repeat(run_id)
-
-    def repeat(self, run_id: int) -> None:
-        """Report a start again, if the run is running and is known to have begun."""
-        run = self._running(run_id)
-        if run is not None and self._slots.has_begun(run_id):
-            self._reporting.started(run.trigger, run.started_at_ms)
 
 
 #: The time between two messages about progress, and from a run's first report to its first message:

@@ -86,16 +86,6 @@ def killed(words: Words) -> Stop:
     return Stop(Outcome.KILLED, words or Why.KILLED())
 
 
-def channel_misused(words: Words) -> Stop:
-    """Return the stop of a run whose process wrote to the executor's channel."""
-    return Stop(Outcome.FAILED, words)
-
-
-def returned(words: Words) -> Stop:
-    """Return the stop of a run that has not started, so that another executor gets it."""
-    return Stop(Outcome.FAILED, words)
-
-
 def cut_off() -> Stop:
     """Return the stop of a run whose executor shuts down."""
     return Stop(Outcome.FAILED, Why.CUT_OFF(), yields_to_success=True)

@@ -48,7 +48,6 @@ from warren.executor.handlers.outcomes import cut
 from warren.executor.processes.endings import (
     Exit,
     Stop,
-    channel_misused,
     conclude,
     cut_off,
     killed,
@@ -499,7 +498,7 @@ class Slots(SlotPool):
             self._idle.discard(process)
             process.stop(self._options.grace_seconds)
         elif process.run.result is None:
-            self._stop(process.run, channel_misused(why), self._options.grace_seconds)
+            self._stop(process.run, Stop(Outcome.FAILED, why), self._options.grace_seconds)
 
     def _on_exited(self, exited: frames.Exited) -> None:
         """Handle the end of a process and of its runs."""

@@ -154,7 +154,7 @@ class Intake:
         if stage is Stage.FINISHED:
             self.report_again(trigger.run_id, trigger.boot_id)
         else:
-            self._active_runs.start_reports.repeat(trigger.run_id)
+            self._active_runs.report_start(trigger.run_id)
 
     def report_again(self, run_id: int, boot_id: str) -> bool:
         """Send the result of a finished run again; return False if there is none to send."""

@@ -13,8 +13,8 @@ from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted,
 from warren.broker.messages.values import Block, Outcome
 from warren.broker.topology import DEAD_QUEUE
 from warren.executor.journal.records import Accepted, Confirmed, Ended, Starting
+from warren.executor.lanes.active_runs import STARTED_SECONDS
 from warren.executor.lanes.lanes import Decision, Lanes
-from warren.executor.lanes.reporting import STARTED_SECONDS
 from warren.executor.run_life import Event
 
 
