@@ -544,7 +544,11 @@ def trigger(
     manual: bool = False,
     key: str | None = None,
 ) -> RunWithTick:
-    """Run a job now or at a given time, whether it is started or stopped."""
+    """Run a job now or at a given time, whether it is started or stopped.
+
+    A param replaces the job's own. A time that has passed is refused; with `late`, the run is due
+    now instead. Calls with the same key within a day trigger only one run.
+    """
 
 
 @operation(
@@ -595,7 +599,10 @@ def rerun(
     only_node: str | None = None,
     key: str | None = None,
 ) -> RunWithTick:
-    """Run a run again for its due time, with its param and version of the script."""
+    """Run a run again for its due time, with its param and version of the script.
+
+    With `current`, it takes the handler, param and script of its job as they are now.
+    """
 
 
 @operation("POST", "/runs:rerun", Scope.TRIGGER, status=202, body=RerunsBody, headers=KEY_HEADER)

@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from datetime import date
 from pathlib import Path
 from typing import Self
 
 import structlog
 
-from warren.client import Client, Run, RunFailed
+from warren.client import Client, RunFailed
+from warren.client.calls import Instant, Span
 from warren.errors import CommandError
 from warren.jobfile.apply import DEFAULT_APP
 from warren.jobfile.declared import declared_in
@@ -27,6 +29,7 @@ from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.local_client import client_on
 from warren.logs import BoundedFile, configure_events
 from warren.resources.operation import Scope
+from warren.resources.runs import EndedRun
 from warren.route_plugins import route_names
 from warren.scheduler.commands.tokens.token_commands import TokenSpec
 from warren.scheduler.jobs.spec import JobSpec
@@ -69,7 +72,7 @@ class Triggered:
     id: int
     _client: Client
 
-    def wait(self, timeout: float = 60.0) -> Run:
+    def wait(self, timeout: float = 60.0) -> EndedRun:
         """Return the run once it has ended, with its retries and shards, however it ended.
 
         Raises:
@@ -141,9 +144,19 @@ class Stack:
         self._held.close()
 
     def trigger(
-        self, job: str, param: str | None = None, *, addresses: Sequence[str] = ()
+        self,
+        job: str,
+        param: str | None = None,
+        *,
+        params: object = None,
+        at: Instant | None = None,
+        after: Span | None = None,
+        late: bool = False,
+        addresses: Sequence[str] = (),
+        run_date: date | str | None = None,
+        key: str | None = None,
     ) -> Triggered:
-        """Run a job now, named APP/NAME, or NAME if only one app has such a job.
+        """Run a job, named APP/NAME, or NAME if only one app has such a job; see `Client.trigger`.
 
         Raises:
             LookupError: there is no such job, or several apps have one.
@@ -154,7 +167,17 @@ class Stack:
         if len(matching) != 1:
             known = ", ".join(matching or names)
             raise LookupError(f"expected job to be that of one app, got: {job!r}; known: {known}")
-        run = self.client.trigger(matching[0], param, addresses=addresses)
+        run = self.client.trigger(
+            matching[0],
+            param,
+            params=params,
+            at=at,
+            after=after,
+            late=late,
+            addresses=addresses,
+            run_date=run_date,
+            key=key,
+        )
         return Triggered(run.id, self.client)
 
     def _start(self) -> None:
