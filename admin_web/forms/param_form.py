@@ -257,13 +257,12 @@ class ParamField:
 
     def field_at(self, path: Sequence[str]) -> "ParamField":
         """Return the innermost field at a path within it, as in a problem."""
-        row = int(path[0]) if path and self.look is Look.ROWS else 0
-        fields, rest = self.parts, path
+        fields = self.parts
         if self.look is Look.ROWS:
-            rows = self.said_rows
-            fields, rest = rows[row] if row < len(rows) else (), path[1:]
-        found = next((one for one in fields if rest and _escaped(one.name) == rest[0]), None)
-        return found.field_at(rest[1:]) if found else self
+            number, path, rows = "".join(path[:1]), path[1:], self.said_rows
+            fields = rows[int(number)] if number.isdecimal() and int(number) < len(rows) else ()
+        found = next((one for one in fields if path and _escaped(one.name) == path[0]), None)
+        return found.field_at(path[1:]) if found else self
 
     def _typed_value(self) -> Any:
         if self.look in (Look.CHOICE, Look.JSON):
