@@ -18,9 +18,10 @@ from sqlalchemy.orm import Session
 from warren.admin_web.downloads import FORMAT, FORMATS
 from warren.admin_web.services import ConsoleServices
 from warren.resources.instant import to_builtins
+from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.views.job_view import job_json, job_view
+from warren.scheduler.views.job_view import job_overview
 from warren.scheduler.views.to_json import plain
 from warren.sql.accounts import users
 from warren.sql.accounts.users import UserFilter, rights_of
@@ -171,15 +172,14 @@ class ListFiles:
             known = calendars_for(session, page)
             children = job_search.children(session, [job.id for job in page], wanted)
             rows = [
-                job_json(
-                    job_view(
-                        job,
-                        now_ms=now_ms,
-                        timezone=zone,
-                        children=children.get(job.id, ()),
-                        calendars=known,
-                    )
-                )
+                job_overview(
+                    job,
+                    job_spec(job.stored, job.app, children.get(job.id, ()), with_source=False),
+                    now_ms=now_ms,
+                    timezone=zone,
+                    children=children.get(job.id, ()),
+                    calendars=known,
+                ).flat()
                 for job in page
             ]
             last = job_search.place(page[-1], wanted.order) if len(page) == limit else None

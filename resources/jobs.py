@@ -1,13 +1,21 @@
-"""Jobs: how they are named, whether they fire on their schedules, and when."""
+"""Jobs: how they are named and listed, whether they fire on their schedules, and when."""
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
 from warren.resources.cluster import Blocker
-from warren.resources.operation import OpenAccess, Scope, operation
+from warren.resources.instant import to_builtins
+from warren.resources.operation import (
+    DEFAULT_LIMIT,
+    OpenAccess,
+    PageQuery,
+    Scope,
+    Word,
+    operation,
+)
 
 #: The path of a job.
 JOB = "/jobs/<app>/<name>"
@@ -15,6 +23,8 @@ CHANGE_HEADERS = {
     "If-Match": "The `ETag` that it must still have; `*` = any.",
     "If-None-Match": "`*`: it must not exist yet.",
 }
+#: The header of reads.
+READ_HEADERS = {"If-None-Match": "The `ETag` that the caller has; 304 if it is still the same."}
 #: The header that says how many planned runs of a deleted job were cancelled, if any.
 CANCELLED_HEADER = "Warren-Cancelled"
 
@@ -28,6 +38,145 @@ class JobName(msgspec.Struct, kw_only=True, frozen=True):
     def __str__(self) -> str:
         """Return APP/NAME."""
         return f"{self.app}/{self.name}"
+
+
+class JobState(msgspec.Struct, kw_only=True, frozen=True):
+    """The current state of a job; returned, but ignored when it is sent.
+
+    `declared_in` is where the job is declared: `file`, `code:MODULE`, or null for nowhere else.
+    """
+
+    id: int
+    next_fire_at: datetime | None
+    last_status: str | None
+    last_due_at: datetime | None
+    script_version: int | None = None
+    script_number: int | None = None
+    stop_reason: str
+    declared_in: str | None = None
+
+
+class Job(msgspec.Struct, kw_only=True, frozen=True):
+    """A job; `schedule` is as in a job file. An API answers its other fields, too."""
+
+    app: str
+    name: str
+    handler: str
+    param: str
+    schedule: dict[str, Any] | str | None
+    enabled: bool | None
+    tags: list[str]
+    children: list[str]
+    route: str
+    timeout: int
+    retries: int
+    state: JobState
+
+
+class JobOverview(msgspec.Struct, kw_only=True, frozen=True):
+    """A job as the command line lists it: `fields` are those of its declaration, side by side.
+
+    `schedule` is in the words of a job file, and `timezone` the zone that it is in. `next_fire_at`
+    is null if it is stopped, or has no due time. `script_version` is the id of the script's
+    version, `script_number` the number that users see.
+    """
+
+    id: int
+    fields: dict[str, Any]
+    enabled: bool
+    schedule: str
+    timezone: str
+    next_fire_at: datetime | None
+    script_version: int | None
+    script_number: int | None
+    children: list[str]
+    stop_reason: str
+    last_status: str | None
+    last_due_at: datetime | None
+    declared_in: str | None
+
+    @property
+    def app(self) -> str:
+        """The name of its app."""
+        return str(self.fields["app"])
+
+    @property
+    def name(self) -> str:
+        """Its name in its app."""
+        return str(self.fields["name"])
+
+    @property
+    def state(self) -> str:
+        """Whether it is enabled, stopped, or runs on demand."""
+        if self.enabled:
+            return "enabled"
+        return "on demand" if self.schedule == "none" and not self.stop_reason else "stopped"
+
+    def flat(self) -> dict[str, Any]:
+        """Return it as JSON, with the declared fields among the others."""
+        said = to_builtins(self)
+        fields: dict[str, Any] = said.pop("fields")
+        return {"id": said.pop("id")} | fields | said
+
+
+class ShownJob(JobOverview, kw_only=True, frozen=True):
+    """A job with what people are told besides: its `fields` in `words`, by their titles.
+
+    `rule` says that its schedule follows an older rule, `waits_for` what must end before it is due
+    again; both may be empty. `blocked_by` says why it gets no new runs.
+    """
+
+    words: dict[str, str]
+    rule: str
+    waits_for: str
+    blocked_by: list[Blocker]
+
+    def flat(self) -> dict[str, Any]:
+        """Return what is not for people only, as JSON."""
+        said = super().flat()
+        for name in ("words", "rule", "waits_for"):
+            del said[name]
+        return said
+
+
+class JobsQuery(PageQuery, kw_only=True):
+    """Which jobs to list.
+
+    `q` and `handler` are parts of names, `tag` is one of their tags, all in any case.
+    """
+
+    app: Word | None = None
+    q: Word | None = None
+    handler: Word | None = None
+    tag: Word | None = None
+    enabled: bool | None = None
+
+
+class OverviewQuery(PageQuery, kw_only=True):
+    """Which jobs to list: all, or those of an app."""
+
+    app: Word | None = None
+
+
+class ScriptVersion(msgspec.Struct, kw_only=True, frozen=True):
+    """A saved version of a script; the source of the current one is in its job.
+
+    Jobs and runs refer to its id as `script_version` and to its number as `script_number`.
+    """
+
+    id: int
+    number: int
+    remark: str
+    author: str
+    saved_at: datetime | None
+    bytes: int
+    is_current: bool
+
+
+class ScriptsAnswer(msgspec.Struct, kw_only=True, frozen=True):
+    """The versions of a job's script, newest first."""
+
+    items: list[ScriptVersion]
 
 
 class NameQuery(msgspec.Struct, kw_only=True):
@@ -112,6 +261,47 @@ class FollowRulesBody(msgspec.Struct, kw_only=True):
 @operation("GET", "/jobs:find", OpenAccess.ANY_TOKEN, query=NameQuery)
 def find_job(name: str) -> JobName:
     """Find the job that a NAME means; several jobs of that name, or none, are refused."""
+
+
+@operation("GET", "/jobs", Scope.READ, query=JobsQuery)
+def list_jobs(
+    *,
+    app: str | None = None,
+    q: str | None = None,
+    handler: str | None = None,
+    tag: str | None = None,
+    enabled: bool | None = None,
+    limit: int = DEFAULT_LIMIT,
+) -> list[Job]:
+    """List jobs by app and name, without the sources of scripts."""
+
+
+@operation("GET", "/jobs:overview", Scope.READ, query=OverviewQuery)
+def list_overviews(
+    *, app: str | None = None, limit: int | None = DEFAULT_LIMIT
+) -> list[JobOverview]:
+    """List jobs by app and name as the command line shows them, with their fields side by side."""
+
+
+@operation("GET", f"{JOB}/overview", Scope.READ)
+def show_overview(job: str) -> ShownJob:
+    """Show a job as the command line does, with its fields side by side."""
+
+
+@operation(
+    "GET",
+    JOB,
+    Scope.READ,
+    other_answers={304: "not modified"},
+    headers=READ_HEADERS,
+)
+def show_job(job: str) -> Job:
+    """Show a job; changes need its `ETag`."""
+
+
+@operation("GET", f"{JOB}/scripts", Scope.READ)
+def list_scripts(job: str) -> ScriptsAnswer:
+    """List the versions of a job's script."""
 
 
 @operation("POST", f"{JOB}/start", Scope.OPERATE)

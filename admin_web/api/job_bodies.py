@@ -7,6 +7,8 @@ from typing import Any, Literal
 import msgspec
 
 from warren.admin_web.api.bodies import FieldErrors
+from warren.resources.instant import to_builtins
+from warren.resources.jobs import JobState
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
@@ -111,22 +113,6 @@ _GROUPS = [
 ]
 
 
-class JobState(msgspec.Struct, kw_only=True):
-    """The current state of a job; returned, but ignored when it is sent.
-
-    `declared_in` is where the job is declared: `file`, `code:MODULE`, or null for nowhere else.
-    """
-
-    id: int
-    next_fire_at: str | None
-    last_status: str | None
-    last_due_at: str | None
-    script_version: int | None
-    script_number: int | None
-    stop_reason: str
-    declared_in: str | None
-
-
 #: A job in a request: only what it runs is required; `state`, `warnings` and `cancelled` are
 #: ignored.
 JobBody: Any = msgspec.defstruct(
@@ -188,13 +174,10 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
         next_fire_at=None,
         last_status=None,
         last_due_at=None,
-        script_version=None,
-        script_number=None,
         stop_reason="",
-        declared_in=None,
     )
     answer = job_answer(spec, state, enabled=bool(spec.enabled), with_secrets=True)
-    body: dict[str, Any] = msgspec.to_builtins(answer)
+    body = to_builtins(answer)
     del body["state"]
     usual = {key: field.default for key, field in TOP.items()} | {"enabled": False}
     return {

@@ -1,16 +1,24 @@
 """A job as shown to users: its spec, its next fire time and its last run."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from warren.scheduler.jobs.past_spec import job_spec
+from warren.resources.instant import Instant
+from warren.resources.jobs import JobOverview
+from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.schedules.reading import next_fire
 from warren.scheduler.schedules.registry import written
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
-from warren.scheduler.views.to_json import plain, to_json
+from warren.scheduler.views.to_json import plain
 from warren.sql.listings.job_search import ListedJob
 
+#: Declared fields that have no line of their own, because other lines show them.
+_SHOWN_ELSEWHERE = frozenset(
+    {"name", "app", "handler", "children", "enabled"}
+    | {name for name, field in FIELDS.items() if field.kind.group in ("schedule", "script")}
+)
 #: Declared fields that the JSON object shows differently, or not at all.
 _CUSTOM = frozenset(
     {
@@ -18,62 +26,53 @@ _CUSTOM = frozenset(
         *("script_source", "children", "enabled"),
     }
 )
+_SECRETS = tuple(name for name, field in FIELDS.items() if field.kind.is_secret)
 
 
-class JobView(NamedTuple):
-    """A job; `schedule` is in the form of a job file, `children` are APP/NAME.
-
-    `declared_in` is as in its row.
-    `spec` lacks the source of a script. `script_version` is the id of the script's version,
-    `script_number` the number that users see.
-    """
-
-    id: int
-    spec: JobSpec
-    enabled: bool
-    schedule: str
-    timezone: str
-    next_fire_at: int | None
-    script_version: int | None
-    script_number: int | None
-    children: tuple[str, ...]
-    stop_reason: str
-    last_status: str | None
-    last_due_at: int | None
-    declared_in: str | None
+def without_secrets(spec: JobSpec) -> JobSpec:
+    """Return a job with webhooks cut down to their hosts, for who may not change it."""
+    cut: dict[str, Any] = {name: without_secret(getattr(spec, name)) for name in _SECRETS}
+    return replace(spec, **cut)
 
 
-def job_view(
+def job_overview(
     job: ListedJob,
+    spec: JobSpec,
     *,
     now_ms: int,
     timezone: str,
     children: Sequence[str] = (),
     calendars: Calendars = NO_CALENDARS,
-) -> JobView:
-    """Return the view of a job; `timezone` is the cluster's, for a job without its own."""
-    return JobView(
+) -> JobOverview:
+    """Return a job as lists show it; `timezone` is the cluster's, for a job without its own.
+
+    `children` are APP/NAME.
+    """
+    declared = {name: plain(name, getattr(spec, name)) for name in FIELDS if name not in _CUSTOM}
+    declared["expect"] = spec.expect.rules()
+    declared["flow"] = spec.flow and spec.flow.to_mapping()
+    fire = next_fire(job, now_ms=now_ms, timezone=timezone, calendars=calendars)
+    return JobOverview(
         id=job.id,
-        spec=job_spec(job.stored, job.app, children, with_source=False),
+        fields=declared,
         enabled=bool(job.is_enabled),
         schedule=written(job.schedule_kind, job.schedule_value, job.schedule_options),
         timezone=job.timezone or timezone,
-        next_fire_at=next_fire(job, now_ms=now_ms, timezone=timezone, calendars=calendars),
+        next_fire_at=Instant.if_any(fire),
         script_version=job.script_version,
         script_number=job.script_number,
-        children=tuple(children),
+        children=[*children],
         stop_reason=job.stop_reason or "",
         last_status=job.last_status,
-        last_due_at=job.last_due_at,
+        last_due_at=Instant.if_any(job.last_due_at),
         declared_in=job.stored.declared_in,
     )
 
 
-def job_json(view: JobView) -> dict[str, Any]:
-    """Return a job as a JSON object: its declared fields and those of the view."""
-    declared = {
-        name: plain(name, getattr(view.spec, name)) for name in FIELDS if name not in _CUSTOM
+def facts_in_words(spec: JobSpec) -> dict[str, str]:
+    """Return the declared fields by their titles, in words, apart from those shown elsewhere."""
+    return {
+        field.title: field.kind.shown(getattr(spec, name))
+        for name, field in FIELDS.items()
+        if name not in _SHOWN_ELSEWHERE
     }
-    declared["expect"] = view.spec.expect.rules()
-    declared["flow"] = view.spec.flow and view.spec.flow.to_mapping()
-    return {"id": view.id} | declared | to_json(view, without=("spec",))

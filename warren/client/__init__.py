@@ -6,7 +6,6 @@ again, `clients` sends.
 
 from warren.client.answers import (
     ApiError,
-    Job,
     RunFailed,
 )
 from warren.client.calls import Trigger
@@ -16,6 +15,7 @@ from warren.resources.calendars import Calendar, CalendarYear
 from warren.resources.cluster import Cluster, Executor, Scheduler
 from warren.resources.job_files import Applied
 from warren.resources.job_files import ChangeAnswer as Change
+from warren.resources.jobs import Job
 from warren.resources.limits import Limit
 from warren.resources.runs import LogAnswer as LogPart
 from warren.resources.runs import Progress, Run

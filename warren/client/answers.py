@@ -1,39 +1,9 @@
 """What calls return: the API's answers as structs. Fields that a newer API adds are ignored."""
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Any
 
-import msgspec
-
 from warren.resources.runs import EndedRun
-
-
-class JobState(msgspec.Struct, kw_only=True, frozen=True):
-    """What is not in a job's declaration."""
-
-    id: int
-    next_fire_at: datetime | None
-    last_status: str | None
-    last_due_at: datetime | None
-    stop_reason: str
-
-
-class Job(msgspec.Struct, kw_only=True, frozen=True):
-    """A job; `schedule` is as in a job file."""
-
-    app: str
-    name: str
-    handler: str
-    param: str
-    schedule: dict[str, Any] | str | None
-    enabled: bool | None
-    tags: list[str]
-    children: list[str]
-    route: str
-    timeout: int
-    retries: int
-    state: JobState
 
 
 class ApiError(Exception):

@@ -18,7 +18,6 @@ import msgspec
 
 from warren.client.answers import (
     ApiError,
-    Job,
     RunFailed,
 )
 from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
@@ -33,6 +32,7 @@ from warren.resources import limits as limit_operations
 from warren.resources import reports as report_operations
 from warren.resources import runs as run_operations
 from warren.resources.job_files import Applied, JobFileText, ValuesGiven
+from warren.resources.jobs import Job
 from warren.resources.operation import KEY_HEADER, Operation
 from warren.resources.runs import MAX_TRIGGERS, EndedRun, LogAnswer, Node, Run, RunId, RunWithTick
 
@@ -186,6 +186,11 @@ calendar = call_of(calendar_operations.show_calendar)
 apply_calendars = call_of(calendar_operations.apply_calendars)
 check_job_files = call_of(job_file_operations.check_job_files)
 export_job_file = call_of(job_file_operations.export_job_file)
+list_jobs = call_of(job_operations.list_jobs)
+job = call_of(job_operations.show_job)
+job_overviews = call_of(job_operations.list_overviews)
+job_overview = call_of(job_operations.show_overview)
+job_scripts = call_of(job_operations.list_scripts)
 find_job = call_of(job_operations.find_job)
 start_job = call_of(job_operations.start_job)
 stop_job = call_of(job_operations.stop_job)
@@ -230,12 +235,17 @@ def items_of(
     while limit is None or len(items) < limit:
         size = _PAGE if limit is None else min(_PAGE, limit - len(items))
         response = yield Request(method="GET", path=f"{path}?{urlencode(query | {'limit': size})}")
-        page = value_of(response, dict[str, Any])
-        items += msgspec.convert(page["items"], list[kind], strict=False)  # type: ignore[valid-type]
-        if page["next"] is None:
+        page = value_of(response, _Page)
+        items += msgspec.convert(page.items, list[kind], strict=False)  # type: ignore[valid-type]
+        if page.next is None:
             break
-        query["cursor"] = page["next"]
+        query["cursor"] = page.next
     return items
+
+
+class _Page(msgspec.Struct, kw_only=True):
+    items: list[Any]
+    next: str | None
 
 
 def value_of(response: Response, kind: type[T]) -> T:
@@ -395,14 +405,11 @@ def jobs(
     limit: int = 1_000,
 ) -> Exchange[list[Job]]:
     """Return up to `limit` jobs by app and name; `name` and `handler` match parts of theirs."""
-    switched = None if enabled is None else str(enabled).lower()
-    wanted = {"app": app, "q": name, "handler": handler, "tag": tag, "enabled": switched}
-    return (yield from items_of("/jobs", wanted, limit, Job))
-
-
-def job(name: str) -> Exchange[Job]:
-    """Return a job by its name, APP/NAME."""
-    return value_of((yield Request(method="GET", path=job_path(name))), Job)
+    return (
+        yield from list_jobs(
+            app=app, q=name, handler=handler, tag=tag, enabled=enabled, limit=limit
+        )
+    )
 
 
 def start(job: str) -> Exchange[bool]:

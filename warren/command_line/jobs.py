@@ -22,7 +22,6 @@ from warren.command_options import (
     value_files,
 )
 from warren.connect import connect
-from warren.errands.sending import send
 from warren.errors import JobFileError
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
@@ -33,7 +32,9 @@ from warren.resources.runs import EndedRun
 from warren.settings.settings import Settings, with_api
 from warren.sql.run_status import FINE
 from warren.terminal.changes import print_applied
+from warren.terminal.job_lines import HEADERS, job_facts, job_line
 from warren.terminal.output import (
+    print_facts,
     print_json,
     print_line,
     print_struct,
@@ -43,7 +44,8 @@ from warren.terminal.output import (
     shown_time,
     warn,
 )
-from warren.terminal.run_lines import print_planned
+from warren.terminal.run_lines import HEADERS as RUN_HEADERS
+from warren.terminal.run_lines import SKIP_HEADERS, print_planned, run_line, skip_line
 
 _name = click.argument("name")
 _names = click.argument("names", metavar="NAME…", nargs=-1, required=True)
@@ -55,6 +57,10 @@ _from = click.option(
 _app_of_jobs = click.option("--app", help="With --from: the app of the jobs that name none.")
 #: The exit status of `--exit-code` if anything would change.
 DIFFERS = 2
+#: Runs and skips that are shown with a job.
+_LAST_RUNS = 10
+_LAST_SKIPS = 5
+_END_OF_TIME = "9999-12-31T00:00:00Z"
 #: What is said of a job without due times.
 _NEVER = "it never fires on its own"
 #: Changed due times of a job that are listed.
@@ -249,9 +255,17 @@ def _print_declared(declared: DeclaredJobs) -> None:
 @click.option("--app", help="Only the jobs of this app.")
 @as_json
 @takes_settings("database_url")
-def list_jobs(settings: Settings, **wanted: Any) -> int:
+def list_jobs(settings: Settings, app: str | None, as_json: bool) -> None:
     """Show the jobs: when each fires next and how its last run went."""
-    return send(settings, "jobs.list", **wanted)
+    with connect(settings) as client:
+        found, now_ms = client.job_overviews(app=app, limit=None), client.now_ms()
+    found.sort(key=lambda job: (job.app, job.name))
+    if as_json:
+        for job in found:
+            print_json(job.flat())
+        return
+    lines = [job_line(job, now_ms=now_ms) for job in found]
+    print_table(HEADERS, lines, nothing="no jobs yet; try: warren jobs apply FILE.yaml")
 
 
 @jobs.command(
@@ -260,9 +274,24 @@ def list_jobs(settings: Settings, **wanted: Any) -> int:
 @_name
 @as_json
 @takes_settings("database_url")
-def show(settings: Settings, **wanted: Any) -> int:
+def show(settings: Settings, name: str, as_json: bool) -> None:
     """Show everything about a job, its last runs and skips."""
-    return send(settings, "jobs.show", **wanted)
+    with connect(settings) as client:
+        job = str(client.find_job(name))
+        shown, skipped = client.job_overview(job), client.skips(job=job, limit=_LAST_SKIPS)
+        if as_json:
+            skips = {"skips": [to_builtins(skip) for skip in skipped]}
+            print_json(shown.flat() | skips)
+            return
+        runs, now_ms = client.runs(job=job, until=_END_OF_TIME, limit=_LAST_RUNS), client.now_ms()
+    print_facts(job_facts(shown, now_ms=now_ms, zone=settings.zone))
+    print_line()
+    runs.sort(key=lambda run: (run.due_at, run.id), reverse=True)
+    print_table(RUN_HEADERS, [run_line(run, now_ms=now_ms) for run in runs], nothing="no runs yet")
+    if skipped:
+        print_line("")
+        print_line("Due times that were skipped:")
+        print_table(SKIP_HEADERS, [skip_line(skip, settings.zone) for skip in skipped], nothing="")
 
 
 @jobs.command(

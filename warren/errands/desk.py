@@ -1,31 +1,26 @@
 """Does errands on an open database, in the name of whoever sent them."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from typing import Any, get_type_hints
 from zoneinfo import ZoneInfo
 
 import msgspec
-from sqlalchemy.orm import Session
 
 from warren.errands.table import ERRANDS
 from warren.errors import CommandError
 from warren.scheduler.actor import Actor
-from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.app_names import Resolver, nearest_name
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import lookup_problem
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
-from warren.sql.jobs import child_links
-from warren.sql.registry import apps
 from warren.terminal.output import (
     Document,
     Facts,
@@ -156,27 +151,3 @@ def _options(function: Callable[..., None]) -> Any:
             known if parameter.default is parameter.empty else (*known, parameter.default)
         )
     return msgspec.defstruct(function.__name__, fields, kw_only=True, forbid_unknown_fields=True)
-
-
-_SECRETS = tuple(name for name, field in FIELDS.items() if field.kind.is_secret)
-
-
-def visible_children(desk: Desk, session: Session, job_ids: Iterable[int]) -> dict[int, list[str]]:
-    """Return the children of jobs as APP/NAME, without those of apps that do not exist for it."""
-    children = child_links.children_names(session, job_ids)
-    app_ids = desk.actor.app_ids
-    if app_ids is None:
-        return children
-    known = set(apps.ids_by_name(session, app_ids))
-    return {
-        job_id: [name for name in names if name.partition("/")[0] in known]
-        for job_id, names in children.items()
-    }
-
-
-def visible_spec(desk: Desk, spec: JobSpec) -> JobSpec:
-    """Return a job with webhooks cut down to their hosts, unless the sender may change it."""
-    if desk.shows_secrets:
-        return spec
-    cut: dict[str, Any] = {name: without_secret(getattr(spec, name)) for name in _SECRETS}
-    return replace(spec, **cut)

@@ -18,30 +18,35 @@ from warren.admin_web.api.job_bodies import (
     BodyLocation,
     JobAnswer,
     JobBody,
-    JobState,
     job_answer,
     merged,
     spec_of,
     without_replaced,
 )
-from warren.admin_web.api.paging import Cursor, Limit, page, place_of
+from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal, at_parameter
 from warren.admin_web.services import ApiServices
 from warren.resources import jobs as operations
 from warren.resources.cluster import Blocker
-from warren.resources.instant import Instant
+from warren.resources.instant import Instant, encode, to_builtins
 from warren.resources.jobs import (
     CANCELLED_HEADER,
     CHANGE_HEADERS,
     JOB,
+    READ_HEADERS,
     FollowedRules,
     JobName,
+    JobOverview,
+    JobState,
     NextAnswer,
     NextTime,
     OldRuleJob,
+    ScriptsAnswer,
+    ScriptVersion,
+    ShownJob,
     Switched,
 )
-from warren.resources.operation import DEFAULT_LIMIT, JSON, MERGE_PATCH, Scope, Word, page_type
+from warren.resources.operation import JSON, MERGE_PATCH, Scope, page_type
 from warren.scheduler.app_names import Resolver, nearest_name
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
@@ -52,9 +57,13 @@ from warren.scheduler.schedules.clock_changes import clock_notes
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import next_fire, next_fires, waits_for
 from warren.scheduler.schedules.why import Fate, fates
-from warren.scheduler.views.job_warnings import job_warnings
+from warren.scheduler.schedules.working_days import Calendars
+from warren.scheduler.views import blockers
+from warren.scheduler.views.blockers import Blockers, blocker_json
+from warren.scheduler.views.job_view import facts_in_words, job_overview, without_secrets
+from warren.scheduler.views.job_warnings import OLD_RULE, job_warnings
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.instants import epoch_ms, iso
+from warren.sql.instants import epoch_ms
 from warren.sql.jobs import job_names, script_versions
 from warren.sql.jobs.script_versions import ListedVersion
 from warren.sql.listings import backfills, job_search
@@ -64,13 +73,11 @@ from warren.sql.registry import apps
 
 #: Characters of an entity tag after the fingerprint of the job's declaration.
 _HASH_LENGTH = 16
-#: The header of reads.
-READ_HEADERS = {"If-None-Match": "The `ETag` that the caller has; 304 if it is still the same."}
 
 
 def etag(spec: JobSpec, answer: msgspec.Struct) -> str:
     """Return the entity tag of an answer about a job: its version, and a hash of the rest."""
-    digest = hashlib.sha256(msgspec.json.encode(answer)).hexdigest()[:_HASH_LENGTH]
+    digest = hashlib.sha256(encode(answer)).hexdigest()[:_HASH_LENGTH]
     return f"{fingerprint(spec)}-{digest}"
 
 
@@ -284,42 +291,6 @@ def _time(fate: Fate) -> NextTime:
 JobPage = page_type(JobAnswer)
 
 
-class JobsQuery(msgspec.Struct, kw_only=True):
-    """Which jobs to list.
-
-    `q` and `handler` are parts of names, `tag` is one of their tags, all in any case.
-    """
-
-    app: Word | None = None
-    q: Word | None = None
-    handler: Word | None = None
-    tag: Word | None = None
-    enabled: bool | None = None
-    limit: Limit = DEFAULT_LIMIT
-    cursor: Cursor = None
-
-
-class ScriptVersion(msgspec.Struct, kw_only=True):
-    """A saved version of a script; the source of the current one is in its job.
-
-    Jobs and runs refer to its id as `script_version` and to its number as `script_number`.
-    """
-
-    id: int
-    number: int
-    remark: str
-    author: str
-    saved_at: str | None
-    bytes: int
-    is_current: bool
-
-
-class ScriptsAnswer(msgspec.Struct, kw_only=True):
-    """The versions of a job's script, newest first."""
-
-    items: list[ScriptVersion]
-
-
 class JobEndpoints:
     """The jobs that a token may see."""
 
@@ -328,9 +299,8 @@ class JobEndpoints:
     def __init__(self, services: ApiServices) -> None:
         self._services = services
 
-    @endpoint("GET", "/jobs", Scope.READ, JobPage, query=JobsQuery)
+    @serves(operations.list_jobs, answer=JobPage)
     def index(self, call: Call) -> Any:
-        """List jobs by app and name, without the sources of scripts."""
         query, now_ms = call.query, self._services.now_ms()
         wanted = JobFilter(
             app_ids=asked_app_ids(self._services, call, query.app),
@@ -343,11 +313,7 @@ class JobEndpoints:
             limit=query.limit + 1,
         )
 
-        def read(session: Session) -> tuple[Sequence[ListedJob], dict[int, Sequence[str]]]:
-            rows = job_search.search(session, wanted, now_ms=now_ms)
-            return rows, self._children(session, call, [row.id for row in rows])
-
-        rows, children = self._services.database.read(read)
+        rows, children, _ = self._listed(wanted, now_ms)
 
         def answer(row: ListedJob) -> Any:
             spec = job_spec(row.stored, row.app, children.get(row.id, ()), with_source=False)
@@ -355,16 +321,77 @@ class JobEndpoints:
 
         return page(JobPage, query, rows, answer, lambda row: job_search.place(row, Order.NAME))
 
-    @endpoint(
-        "GET",
-        JOB,
-        Scope.READ,
-        JobAnswer,
-        other_answers={304: "not modified"},
-        headers=READ_HEADERS,
-    )
+    @serves(operations.list_overviews)
+    def overviews(self, call: Call) -> Any:
+        query, now_ms, zone = call.query, self._services.now_ms(), self._services.timezone
+        wanted = JobFilter(
+            app_ids=asked_app_ids(self._services, call, query.app),
+            job_ids=call.actor.job_ids,
+            after=place_of(query, str),
+            limit=query.limit + 1,
+        )
+        rows, children, known = self._listed(wanted, now_ms)
+
+        def overview(row: ListedJob) -> JobOverview:
+            spec = self._spec(call, row, children.get(row.id, ()))
+            return job_overview(
+                row,
+                spec,
+                now_ms=now_ms,
+                timezone=zone,
+                children=children.get(row.id, ()),
+                calendars=known,
+            )
+
+        kind = operations.list_overviews.endpoint.answer
+        return page(kind, query, rows, overview, lambda row: job_search.place(row, Order.NAME))
+
+    @serves(operations.show_overview)
+    def overview(self, call: Call, app: str, name: str) -> ShownJob:
+        now_ms, zone = self._services.now_ms(), self._services.timezone
+        job_id = job_id_of(self._services, call, app, name)
+        visible = JobFilter(app_ids=call.actor.app_ids, job_ids=call.actor.job_ids)
+
+        def read(session: Session) -> tuple[ListedJob, Sequence[str], Calendars, Blockers]:
+            row = job_search.show(session, job_id, call.actor.app_ids, now_ms=now_ms)
+            children = job_search.children(session, [job_id], visible).get(job_id, ())
+            why = blockers.read(session, [row.app_id], now_ms=now_ms)
+            return row, children, calendars_for(session, [row]), why
+
+        row, children, known, why = self._services.database.read(read)
+        spec = self._spec(call, row, children)
+        listed = job_overview(
+            row, spec, now_ms=now_ms, timezone=zone, children=children, calendars=known
+        )
+        return ShownJob(
+            **msgspec.structs.asdict(listed),
+            words=facts_in_words(spec),
+            rule=OLD_RULE if spec.follows_old_rule else "",
+            waits_for=waits_for(row),
+            blocked_by=[Blocker(**reason) for reason in blocker_json(why.of_spec(spec))],
+        )
+
+    def _listed(
+        self, wanted: JobFilter, now_ms: int
+    ) -> tuple[Sequence[ListedJob], dict[int, Sequence[str]], Calendars]:
+        """Return jobs, their children by id, and the calendars that they use."""
+
+        def read(
+            session: Session,
+        ) -> tuple[Sequence[ListedJob], dict[int, Sequence[str]], Calendars]:
+            rows = job_search.search(session, wanted, now_ms=now_ms)
+            children = job_search.children(session, [row.id for row in rows], wanted)
+            return rows, children, calendars_for(session, rows)
+
+        return self._services.database.read(read)
+
+    def _spec(self, call: Call, row: ListedJob, children: Sequence[str]) -> JobSpec:
+        """Return a job as the caller may see it, without the source of its script."""
+        spec = job_spec(row.stored, row.app, children, with_source=False)
+        return spec if call.may(Scope.WRITE) else without_secrets(spec)
+
+    @serves(operations.show_job, answer=JobAnswer)
     def show(self, call: Call, app: str, name: str) -> Reply:
-        """Show a job; changes need its `ETag`."""
         return self._shown(call, job_id_of(self._services, call, app, name))
 
     @endpoint(
@@ -423,7 +450,7 @@ class JobEndpoints:
         job_id = job_id_to_match(self._services, call, app, name)
         listed, spec = read_job(self._services, call, job_id)
         answer = self._answer(call, listed, spec, self._services.now_ms(), with_secrets=True)
-        before = msgspec.to_builtins(answer)
+        before = to_builtins(answer)
         # A patch that does not name `enabled` leaves it as it is, even if it has just changed.
         del before["state"], before["enabled"]
         patch = parsed(call.raw)
@@ -441,9 +468,8 @@ class JobEndpoints:
         cancelled = sum(done.values())
         return Reply(headers={CANCELLED_HEADER: str(cancelled)} if cancelled else {})
 
-    @endpoint("GET", f"{JOB}/scripts", Scope.READ, ScriptsAnswer)
+    @serves(operations.list_scripts)
     def scripts(self, call: Call, app: str, name: str) -> ScriptsAnswer:
-        """List the versions of a job's script."""
         job_id = job_id_of(self._services, call, app, name)
         listed, _ = read_job(self._services, call, job_id)
         rows = self._services.database.read(
@@ -501,9 +527,9 @@ class JobEndpoints:
         )
         state = JobState(
             id=listed.id,
-            next_fire_at=iso(fire),
+            next_fire_at=Instant.if_any(fire),
             last_status=listed.last_status,
-            last_due_at=iso(listed.last_due_at),
+            last_due_at=Instant.if_any(listed.last_due_at),
             script_version=listed.script_version,
             script_number=listed.script_number,
             stop_reason=listed.stop_reason or "",
@@ -516,12 +542,6 @@ class JobEndpoints:
             with_secrets=with_secrets or call.may(Scope.WRITE),
         )
 
-    def _children(
-        self, session: Session, call: Call, job_ids: Sequence[int]
-    ) -> dict[int, Sequence[str]]:
-        known = JobFilter(app_ids=call.actor.app_ids, job_ids=call.actor.job_ids)
-        return job_search.children(session, job_ids, known)
-
 
 def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
     return ScriptVersion(
@@ -529,7 +549,7 @@ def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
         number=row.number,
         remark=row.remark,
         author=row.author or "",
-        saved_at=iso(epoch_ms(row.add_time)) if row.add_time else None,
+        saved_at=Instant.of(epoch_ms(row.add_time)) if row.add_time else None,
         bytes=row.size,
         is_current=row.id == current,
     )

@@ -29,6 +29,7 @@ from warren.client import Applied, Trigger
 from warren.client.exchange import Request
 from warren.client.exchange import Response as HttpAnswer
 from warren.errors import JobFileError, SettingsError
+from warren.resources.job_files import JobFileText
 from warren.sql.accounts.users import Role
 from warren.sql.models import Run
 
@@ -154,6 +155,34 @@ def test_a_job_is_started_stopped_and_deleted_with_what_that_cancels(client: Cli
     assert (stopped.changed, stopped.backfills) == (True, [going.id])
     assert deleted == 2
     assert client.follow_rules(dry_run=True).moved is None
+
+
+def test_jobs_are_listed_exported_and_checked_with_all_their_fields(client: Client) -> None:
+    client.apply(
+        "jobs: [{name: weekly, app: reports, handler: h, alarm: {webhook: 'https://a/b'}}]"
+    )
+
+    file = client.export_job_file(jobs=["reports/weekly"])
+    checked = client.check_job_files(files=[JobFileText("jobs.yaml", file.text)])
+    shown = client.job_overview("reports/weekly")
+
+    assert (checked.jobs, checked.problems, file.left_out) == (1, [], [])
+    assert shown.fields["alarm_webhook"] == "https://a/b"
+    assert (shown.state, shown.words["timeout"]) == ("on demand", "none")
+    assert [job.name for job in client.job_overviews(app="reports")] == ["nightly", "weekly"]
+    assert client.job_scripts("reports/weekly").items == []
+
+
+def test_what_a_command_refuses_of_a_named_file_has_its_line(client: Client) -> None:
+    text = (
+        "jobs:\n- {name: a, app: reports, handler: h}\n- name: b\n  app: reports\n  children: [c]\n"
+    )
+
+    with pytest.raises(ApiError) as refused:
+        client.apply([JobFileText("jobs.yaml", f"{text}  handler: h\n")])
+
+    [error] = refused.value.problem["errors"]
+    assert (error["file"], error["line"], error["pointer"]) == ("jobs.yaml", 5, "/jobs/1/children")
 
 
 def test_job_files_are_applied_together_and_later_ones_win(

@@ -132,11 +132,11 @@ def test_nothing_that_was_promised_is_gone_or_newly_needed() -> None:
         (lambda new: new["paths"].pop("/api/v1/runs"), "get /api/v1/runs is gone"),
         (
             lambda new: new["paths"]["/api/v1/jobs"]["get"]["parameters"].pop(0),
-            "get /api/v1/jobs: parameter app is gone",
+            "get /api/v1/jobs: parameter limit is gone",
         ),
         (
             lambda new: new["paths"]["/api/v1/jobs"]["get"]["parameters"][0].update(required=True),
-            "get /api/v1/jobs: parameter app is needed now",
+            "get /api/v1/jobs: parameter limit is needed now",
         ),
         (
             lambda new: new["components"]["schemas"]["Run"]["properties"].pop("status"),

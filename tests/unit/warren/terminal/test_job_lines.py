@@ -3,15 +3,18 @@
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
 import pytest
 
-from warren.errands.doing.jobs import HEADERS, job_facts, job_line
+from warren.resources.jobs import JobOverview, ShownJob
+from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
 from warren.scheduler.schedules.reading import next_fire, next_fires, waits_for
-from warren.scheduler.views.job_view import JobView, job_json, job_view
+from warren.scheduler.views.job_view import facts_in_words, job_overview
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import Job
+from warren.terminal.job_lines import HEADERS, job_facts, job_line
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 HOUR = 3_600_000
@@ -37,12 +40,16 @@ def cron(expression: str, **columns: Any) -> ListedJob:
     return job(schedule_kind="CRON", schedule_value=expression, **columns)
 
 
-def view(row: ListedJob, *children: str) -> JobView:
-    return job_view(row, now_ms=NOON, timezone="UTC", children=children)
+def view(row: ListedJob, *children: str) -> JobOverview:
+    spec = job_spec(row.stored, row.app, children, with_source=False)
+    return job_overview(row, spec, now_ms=NOON, timezone="UTC", children=children)
 
 
 def facts_of(row: ListedJob, *children: str) -> dict[str, str]:
-    return job_facts(view(row, *children), now_ms=NOON, zone=UTC, waits=waits_for(row))
+    spec = job_spec(row.stored, row.app, children, with_source=False)
+    words = {"words": facts_in_words(spec), "rule": "", "waits_for": waits_for(row)}
+    seen = msgspec.structs.asdict(view(row, *children))
+    return job_facts(ShownJob(**seen, **words, blocked_by=[]), now_ms=NOON, zone=UTC)
 
 
 class TestNextFire:
@@ -103,7 +110,7 @@ class TestNextFire:
     ],
 )
 def test_schedule_is_said_as_in_a_job_file(kind: str, conf: str | None, words: str) -> None:
-    shown = job_json(view(job(schedule_kind=kind, schedule_value=conf, is_enabled=0)))
+    shown = view(job(schedule_kind=kind, schedule_value=conf, is_enabled=0)).flat()
 
     assert shown["schedule"] == words
 
@@ -142,9 +149,8 @@ def test_job_without_a_schedule_runs_on_demand_unless_warren_has_stopped_it() ->
 
 
 def test_json_has_plain_types() -> None:
-    shown = job_json(
-        view(job(alarm_email="a@b,c@d", process="fresh", is_enabled=0, stop_reason="no more ticks"))
-    )
+    row = job(alarm_email="a@b,c@d", process="fresh", is_enabled=0, stop_reason="no more ticks")
+    shown = view(row).flat()
 
     assert shown["alarm_emails"] == ["a@b", "c@d"]
     assert (shown["process"], shown["enabled"]) == ("fresh", False)
@@ -179,7 +185,7 @@ class TestFixedDelay:
         row = job(schedule_kind="FIX_DELAY", schedule_value="60", next_tick_at=PARKED_MS)
 
         assert next_fires(row, now_ms=NOON, count=3, timezone="UTC") == []
-        assert job_json(view(row))["next_fire_at"] is None
+        assert view(row).flat()["next_fire_at"] is None
         facts = facts_of(row)
         assert facts["next fire"] == "60 s after the end of its run"
 
@@ -192,7 +198,7 @@ class TestFixedDelay:
 def test_children_are_shown_by_name() -> None:
     kin = ["reports/mail", "other/next"]
 
-    assert job_json(view(job(), *kin))["children"] == kin
+    assert view(job(), *kin).flat()["children"] == kin
     facts = facts_of(job(), *kin)
     assert facts["children"] == "reports/mail, other/next"
 
@@ -215,7 +221,7 @@ def test_facts_tell_every_field_that_is_declared() -> None:
 def test_json_tells_every_field_that_is_declared() -> None:
     script = {"script_type": "GLUE_SHELL", "script_source": "true", "script_version": 57}
     script |= {"script_number": 3}
-    shown = job_json(view(job(**script)))
+    shown = view(job(**script)).flat()
 
     elsewhere = {"schedule_kind", "schedule_value", "schedule_options", "script_source"}
     assert FIELDS.keys() - shown.keys() == elsewhere
