@@ -497,6 +497,24 @@ def test_what_was_planned_before_a_refused_chunk_is_told(rows: Rows, client: Cli
     assert len(refused.value.run_ids) == count(rows) == 5_000
 
 
+def test_a_refusal_for_want_of_room_is_final_for_who_does_not_wait(
+    rows: Rows, url: str, token: str
+) -> None:
+    full = rows.job("full", max_waiting=1)
+    rows.run(full, Clock().now - 1_000)
+    asked = []
+
+    hurried = Client(url, token, waits_for_room=False, pause=asked.append)
+    patient = Client(url, token, pause=asked.append)
+
+    with pytest.raises(ApiError, match="full"):
+        hurried.trigger("reports/full")
+    assert asked == []
+    with pytest.raises(ApiError, match="full"):
+        patient.trigger("reports/full")
+    assert asked
+
+
 def test_a_run_is_run_again_once_for_its_due_time(
     rows: Rows, client: Client, path: Unreliable
 ) -> None:

@@ -1,11 +1,12 @@
 """Runs by the API: triggered once for a key, listed, waited for, killed, and their logs."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from flask import Flask
 
-from tests.support.api import Program, make_api, make_token
+from tests.support.api import MANY, Program, make_api, make_token
 from tests.support.console import Clock
 from tests.support.fixed_logs import FixedLogs
 from tests.support.sql_rows import side_by_side
@@ -13,6 +14,7 @@ from tests.support.stored_rows import Rows
 from warren.resources.operation import Scope
 from warren.scheduler.completion.end import TickEnd, tick_end
 from warren.sql.engine import Database
+from warren.sql.run_status import Kind
 from warren.sql.runs import ticks
 from warren.sql.runs.ticks import Tick
 
@@ -45,7 +47,124 @@ def test_a_run_tells_who_called_it_and_whom_it_called(
     assert (second["called_by"], second["calls"]) == (caller, [])
 
 
+def test_runs_of_a_tick_are_listed_with_other_filters(
+    admin: Program, rows: Rows, clock: Clock, job_id: int
+) -> None:
+    shards = [
+        rows.run(job_id, clock.now, shard_index=n, shard_total=2, status=status)
+        for n, status in enumerate(["FAILED", "SUCCEEDED"])
+    ]
+    rows.run(job_id, clock.now + 1_000)
+
+    def ids(more: str = "") -> list[int]:
+        listed = admin.get(f"/runs?tick_of={shards[0]}{more}").get_json()["items"]
+        return [run["id"] for run in listed]
+
+    assert sorted(ids()) == shards
+    assert ids("&status=FAILED") == shards[:1]
+    assert admin.get("/runs?tick_of=999").status_code == 404
+
+
+def test_skips_are_listed_page_by_page(
+    admin: Program, rows: Rows, clock: Clock, job_id: int
+) -> None:
+    other = rows.job("other")
+    for number in range(3):
+        rows.skip(job_id, clock.now - number * 60_000, count=number + 1, reason="late")
+    rows.skip(other, clock.now, count=9, reason="paused")
+
+    first = admin.get("/skips?job=reports/nightly&limit=2").get_json()
+    rest = admin.get(f"/skips?job=reports/nightly&limit=2&cursor={first['next']}").get_json()
+    skips = first["items"] + rest["items"]
+
+    assert [(skip["job"], skip["count"]) for skip in skips] == [
+        ("nightly", 1),
+        ("nightly", 2),
+        ("nightly", 3),
+    ]
+    assert rest["next"] is None
+    assert len(admin.get("/skips").get_json()["items"]) == 4
+
+
+def test_a_person_may_trigger_a_run_with_a_program(admin: Program, job_id: int) -> None:
+    answers = [admin.post(RUNS, body) for body in ({"manual": True}, {})]
+
+    assert [answer.get_json()["kind"] for answer in answers] == ["MANUAL", "API"]
+
+
+class TestClearing:
+    @pytest.fixture
+    def ended(self, rows: Rows, clock: Clock, job_id: int) -> list[int]:
+        return [rows.run(job_id, clock.now - n * 1_000, status="SUCCEEDED") for n in range(3)]
+
+    def test_ended_runs_of_a_job_are_counted_and_deleted(
+        self, admin: Program, ended: list[int]
+    ) -> None:
+        asked = {"job": "reports/nightly", "keep": 1}
+
+        counted = admin.post("/runs:clear", asked | {"dry_run": True}).get_json()
+        cleared = admin.post("/runs:clear", asked).get_json()
+
+        assert counted == cleared == {"count": 2, "is_over": True}
+        left = admin.get("/runs").get_json()["items"]
+        assert [run["id"] for run in left] == ended[:1]
+
+    @pytest.mark.usefixtures("ended")
+    def test_what_takes_too_long_is_left_for_another_call(
+        self, database: Database, clock: Clock
+    ) -> None:
+        api = make_api(database, clock, limits=replace(MANY, clear_seconds=0))
+        hurried = Program(api, make_token(database, clock))
+
+        counted = hurried.post("/runs:clear", {"all": True, "dry_run": True})
+        cleared = hurried.post("/runs:clear", {"all": True}).get_json()
+
+        assert counted.status_code == 422
+        assert "count those of a job or an app" in counted.text
+        assert cleared == {"count": 3, "is_over": False}
+        assert hurried.post("/runs:clear", {"all": True}).get_json()["is_over"] is True
+
+    @pytest.mark.parametrize("body", [{}, {"all": True, "keep": 1}])
+    def test_all_runs_are_deleted_only_if_that_is_said(
+        self, admin: Program, ended: list[int], body: dict[str, Any]
+    ) -> None:
+        answer = admin.post("/runs:clear", body)
+
+        assert answer.status_code == 422
+        assert "expected one of before, keep and all" in answer.text
+        assert len(admin.get("/runs").get_json()["items"]) == len(ended)
+
+
 class TestRerun:
+    def test_several_runs_are_repeated_together_or_none_is(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        failed = [rows.run(job_id, clock.now - n * 1_000, status="FAILED") for n in (2, 1)]
+        key = {"Idempotency-Key": "again-all"}
+
+        refused = admin.post("/runs:rerun", {"run_ids": [*failed, 999]})
+        planned = admin.post("/runs:rerun", {"run_ids": failed}, headers=key)
+        again = admin.post("/runs:rerun", {"run_ids": failed}, headers=key)
+
+        assert refused.status_code == 404
+        assert planned.status_code == 202, planned.text
+        repeated = [admin.get(f"/runs/{each}").get_json() for each in planned.get_json()["run_ids"]]
+        assert [run["rerun_of"] for run in repeated] == failed
+        assert again.headers["Idempotent-Replayed"] == "true"
+
+    def test_children_that_ran_are_named_to_whoever_asks_about_them(
+        self, admin: Program, rows: Rows, clock: Clock
+    ) -> None:
+        child = rows.job("mails")
+        parent = rows.job("parent", child_ids=str(child))
+        run_id = rows.run(parent, clock.now, status="SUCCEEDED")
+        rows.run(child, clock.now, status="SUCCEEDED", kind=Kind.PARENT, origin_id=run_id)
+
+        [why] = admin.post(f"/runs/{run_id}/rerun", {}).get_json()["errors"]
+
+        assert why["code"] == "rerun_children"
+        assert why["facts"] == {"id": str(run_id), "children": "reports/mails"}
+
     def test_a_run_is_repeated_for_its_due_time_once_for_a_key(
         self, admin: Program, rows: Rows, clock: Clock, job_id: int
     ) -> None:
@@ -523,6 +642,16 @@ class TestOne:
 
         assert (first["source"], first["text"], first["is_end"]) == ("kept", "one\ntwo\n", True)
         assert (later["source"], later["text"]) == ("none", "")
+
+    def test_the_kept_end_of_a_log_is_read_without_its_executor(
+        self, admin: Program, rows: Rows, job_id: int, clock: Clock
+    ) -> None:
+        rows.executor("exec-1", clock.now, "{}")
+        run = rows.run(job_id, clock.now, status="FAILED", address="exec-1", log_tail="last\n")
+
+        kept = admin.get(f"/runs/{run}/log?kept=true").get_json()
+
+        assert (kept["source"], kept["text"]) == ("kept", "last\n")
 
     def test_a_log_whose_executor_is_online_but_silent_is_not_over(
         self, admin: Program, rows: Rows, job_id: int, clock: Clock
