@@ -1,48 +1,18 @@
 """The API's description in OpenAPI 3.1, generated from the marks of its views and their types.
 
-The types of answers are derived from the views of `warren.scheduler.views`; msgspec turns types
-into JSON Schema 2020-12, which is what OpenAPI 3.1 uses.
+msgspec turns types into JSON Schema 2020-12, which is what OpenAPI 3.1 uses.
 """
 
 import inspect
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, get_args, get_type_hints
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
 from warren.admin_web.api.endpoint import BASE, Mounted
 from warren.admin_web.api.problem_answers import MEDIA, ProblemBody
 from warren.resources.operation import JSON, Endpoint, OpenAccess
-from warren.scheduler.views.to_json import to_json
-
-
-def answer_type(
-    name: str,
-    view: type[NamedTuple],
-    *,
-    without: Collection[str] = (),
-    more: Mapping[str, Any] | None = None,
-) -> Any:
-    """Return the type of the JSON that `to_json` makes of a view; `more` are additional fields."""
-    hints = get_type_hints(view)
-    fields = [(field, _json(field, hints[field])) for field in view._fields if field not in without]
-    return msgspec.defstruct(name, [*fields, *(more or {}).items()], kw_only=True)
-
-
-def to_answer(kind: Any, view: NamedTuple, **more: Any) -> Any:
-    """Return a view as a value of the answer type derived from it."""
-    return kind(**to_json(view, without=set(view._fields) - set(kind.__struct_fields__)), **more)
-
-
-def _json(name: str, kind: Any) -> Any:
-    """Return the type that a field has in JSON."""
-    if name.endswith("_at"):
-        return str | None
-    if any(getattr(part, "__origin__", None) is tuple for part in (kind, *get_args(kind))):
-        return list[str] | None if type(None) in get_args(kind) else list[str]
-    return kind
-
 
 #: Raised with every change that programs see; within v1 nothing is ever removed.
 API_VERSION = "1.0.0"
@@ -60,6 +30,8 @@ _PROBLEMS = {
     429: "too many requests; `Retry-After` tells when to try again",
 }
 _TEXT = {"type": "string", "minLength": 1}
+#: Where msgspec has the types within a type.
+_INNER = ("item_type", "value_type", "type")
 _ABOUT = """\
 Warren for programs. Each call needs a token: `Authorization: Bearer wrn_…`, created by
 `warren tokens add`. Times are ISO 8601 in UTC. Lists come in pages: `next` is the `cursor` of the
@@ -78,6 +50,15 @@ def document(views: Sequence[Mounted]) -> dict[str, Any]:
     answered = _within([view.endpoint.answer for view in views], schemas)
     for name in _within([view.endpoint.body for view in views], schemas) - answered:
         schemas[name]["additionalProperties"] = False
+    bodies = _within([view.endpoint.body for view in views], schemas)
+    for kind in _structs([view.endpoint.answer for view in views if view.endpoint.answer]):
+        # Defaults of answers are for clients of older APIs: this one says every field.
+        if kind.__name__ not in bodies and not kind.__struct_config__.omit_defaults:
+            schemas[kind.__name__]["required"] = [
+                field.encode_name
+                for field in msgspec.structs.fields(kind)
+                if field.default is not msgspec.UNSET
+            ]
     queries = {view.endpoint.query.__name__ for view in views if view.endpoint.query is not None}
     shown = {name: schema for name, schema in sorted(schemas.items()) if name not in queries}
     return {
@@ -160,6 +141,20 @@ def _within(kinds: Iterable[Any], schemas: Mapping[str, Any]) -> set[str]:
             schema_names.add(name)
             wanted += _USED.findall(str(schemas[name]))
     return schema_names
+
+
+def _structs(kinds: Sequence[Any]) -> Iterator[Any]:
+    """Yield these structs and all in them, each once."""
+    seen: set[Any] = set()
+    waiting: list[Any] = list(msgspec.inspect.multi_type_info(kinds))
+    while waiting:
+        kind = waiting.pop()
+        if isinstance(kind, msgspec.inspect.StructType) and kind.cls not in seen:
+            seen.add(kind.cls)
+            yield kind.cls
+            waiting += [field.type for field in kind.fields]
+        waiting += getattr(kind, "types", ())
+        waiting += [getattr(kind, name) for name in _INNER if hasattr(kind, name)]
 
 
 def _types(views: Iterable[Mounted]) -> Iterator[Any]:

@@ -130,20 +130,6 @@ def count_in_flight(session: Session) -> int:
     ).scalar_one()
 
 
-def tick(
-    session: Session, run_id: int, app_ids: Collection[int] | None = None
-) -> list[DetailedRun]:
-    """Return all shards and attempts of a run's tick, re-runs included, in order.
-
-    Raises:
-        NotFound: there is no such run, or it belongs to another app than these.
-
-    """
-    statement = run_messages.details().where(*_same_tick(run(session, run_id, app_ids)))
-    in_order = statement.order_by(Run.shard_index, Run.origin_id, Run.attempt)
-    return fetch(session, DetailedRun, in_order)
-
-
 def last_of_tick(
     session: Session,
     of: DetailedRun,
@@ -151,7 +137,7 @@ def last_of_tick(
     most: int = MAX_TICK_RUNS,
     most_bytes: int = MAX_TICK_BYTES,
 ) -> list[DetailedRun]:
-    """Return a run's tick as `tick` does, without the ends of the logs, up to a limit.
+    """Return a run's tick, re-runs included, in order, without the ends of the logs, up to a limit.
 
     Of a larger tick, these are the last attempts whose texts fit in `most_bytes`, at least one.
     """
