@@ -18,6 +18,8 @@ from warren.resources.spelling import did_you_mean
 T = TypeVar("T")
 #: The most problems in one answer.
 MAX_ERRORS = 100
+#: The attribute of a struct that says what to use instead of some fields.
+INSTEAD_OF = "instead_of"
 _AT = re.compile(r" - at `\$(.*)`$")
 
 
@@ -75,12 +77,13 @@ def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> 
         return None
     before = len(wrong)
     fields: Any = {field.encode_name: field for field in _fields(kind)}
+    instead = getattr(kind, INSTEAD_OF, {})
     for name in value:
         if name not in fields:
             wrong.is_unknown = True
             wrong.add(
                 f"{pointer}/{_escaped(name)}",
-                f"unknown field {name[:100]!r}{did_you_mean(name[:100], fields)}",
+                f"unknown field {name[:100]!r}{did_you_mean(name[:100], fields, instead)}",
             )
     made = {}
     for name, field in fields.items():

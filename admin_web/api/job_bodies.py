@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from warren.admin_web.api.bodies import FieldErrors
+from warren.admin_web.api.bodies import INSTEAD_OF, FieldErrors
 from warren.resources.instant import to_builtins
 from warren.resources.jobs import JobState
+from warren.resources.spelling import INSTEAD
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
@@ -128,6 +129,7 @@ JobBody: Any = msgspec.defstruct(
         ("cancelled", int | None, None),
     ],
     kw_only=True,
+    namespace={INSTEAD_OF: INSTEAD},
 )
 #: A job in an answer, with every field. Of a job that was just saved, `warnings` name what looks
 #: wrong, and `cancelled` is how many planned runs that has cancelled: a new schedule those still to

@@ -16,35 +16,6 @@ from warren.broker.durations import DURATION, seconds_of
 MAX_SECONDS = 9_999_999
 MAX_TIMES = 1_000
 BACKOFFS = ("fixed", "exponential")
-_AFTER = "a flow says which jobs run after which; or name it in `children` of the job before it"
-_ENVIRONMENT = "give variables to the executor, or use warren.command, whose param has `env`"
-_LIMITED = "WARREN_JOB_LIMITS of the executor limits memory and CPU time of each process"
-_TOLD = "use `alarm`"
-#: What to use instead of fields that a job has elsewhere.
-INSTEAD = {
-    "after": _AFTER,
-    "args": "write the params as JSON in `param`",
-    "command": "use `script`, or the handler warren.command",
-    "cpu": _LIMITED,
-    "cron": "write `schedule: {cron: …}`",
-    "depends_on": _AFTER,
-    "email": _TOLD,
-    "emails": _TOLD,
-    "env": _ENVIRONMENT,
-    "environment": _ENVIRONMENT,
-    "kwargs": "write the params as JSON in `param`",
-    "max_instances": "use `concurrency`, and `scope` for where it holds",
-    "memory": _LIMITED,
-    "needs": _AFTER,
-    "notify": _TOLD,
-    "on_failure": _TOLD,
-    "params": "write them as JSON in `param`",
-    "pool": "use `limits` for what jobs share, or `app` for where they run",
-    "queue": "use `limits` for what jobs share, or `app` for where they run",
-    "resources": _LIMITED,
-    "url": "use the handler warren.http",
-    "user": "WARREN_JOB_USER of the executor says as whom jobs run",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,8 @@ from typing import Any, TypeVar, Unpack, overload
 from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
-from warren.executor.handlers.declarations import INSTEAD, JobFields, Retry, Schedule, refusal_in
-from warren.resources.spelling import did_you_mean
+from warren.executor.handlers.declarations import JobFields, Retry, Schedule, refusal_in
+from warren.resources.spelling import INSTEAD, did_you_mean
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -256,8 +256,7 @@ def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
     """Refuse fields that no job has; their values are checked when the job is applied."""
     known = JobFields.__annotations__
     for unknown in sorted(set(fields) - set(known)):
-        hint = did_you_mean(unknown, (*known, "process", "retry"))
-        hint = f": {INSTEAD[unknown]}" if unknown in INSTEAD else hint
+        hint = did_you_mean(unknown, (*known, "process", "retry"), INSTEAD)
         raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")
     schedule = fields.get("schedule")
     if not isinstance(schedule, Schedule | None):

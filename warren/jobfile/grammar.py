@@ -7,7 +7,6 @@ from zoneinfo import available_timezones
 import yaml
 
 from warren.errors import InvalidEntry, Line
-from warren.executor.handlers.declarations import INSTEAD
 from warren.jobfile.five_fields import SHORTCUTS, meant
 from warren.jobfile.yaml_reader import (
     Entry,
@@ -26,7 +25,7 @@ from warren.jobfile.yaml_reader import (
     text,
     whole_number,
 )
-from warren.resources.spelling import did_you_mean
+from warren.resources.spelling import INSTEAD, did_you_mean
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.expectations.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph, parse

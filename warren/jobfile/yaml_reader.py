@@ -354,8 +354,7 @@ class YamlReader:
                 elif entry.name in known:
                     by_name[entry.name] = entry
                 elif not (extensions and entry.name.startswith("x-")):
-                    hint = f": {instead[entry.name]}" if entry.name in instead else ""
-                    hint = hint or did_you_mean(entry.name, known)
+                    hint = did_you_mean(entry.name, known, instead)
                     self.add_problem(entry.line, f"unknown field {entry.name[:100]!r}{hint}")
         except InvalidEntry as wrong:
             self.wrong.append(wrong)

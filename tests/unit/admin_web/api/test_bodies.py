@@ -57,11 +57,12 @@ def test_a_merge_patch_may_be_nested_as_deeply_as_a_whole_body() -> None:
 
 def test_unknown_fields_are_answered_with_the_nearest_at_every_depth() -> None:
     with pytest.raises(Refusal) as refused:
-        read_body(JobBody, {"hander": "h", "retry": {"time": 3}, "xyz": 1})
+        read_body(JobBody, {"hander": "h", "retry": {"time": 3}, "xyz": 1, "cron": "* * * * *"})
 
     assert refused.value.errors == [
         {"pointer": "/hander", "detail": "unknown field 'hander', did you mean 'handler'?"},
         {"pointer": "/xyz", "detail": "unknown field 'xyz'"},
+        {"pointer": "/cron", "detail": "unknown field 'cron': write `schedule: {cron: …}`"},
         {"pointer": "/retry/time", "detail": "unknown field 'time', did you mean 'times'?"},
     ]
 
