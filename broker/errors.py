@@ -2,6 +2,7 @@
 
 BrokerError
 ├── BrokerUnavailable     no broker answers, or it refuses the connection
+│   └── QueueUnavailable  one that holds a queue does not, while others do
 ├── TopologyError         a queue or exchange exists with other arguments
 └── BadMessage            a message that must be ignored
     ├── Malformed         not decodable, or of an unknown version
@@ -20,6 +21,10 @@ class BrokerError(Exception):
 
 class BrokerUnavailable(BrokerError):
     """No broker answers, or it refuses the connection."""
+
+
+class QueueUnavailable(BrokerUnavailable):
+    """The node of a cluster that holds a queue is down; its messages are there again with it."""
 
 
 class TopologyError(BrokerError):

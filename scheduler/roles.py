@@ -452,6 +452,7 @@ class Roles:
         )
 
         def note_missing(app: str, address: str) -> None:
+            self.roster.set_reachable(app, address, is_reachable=False)
             self.executor_queues.note_missing(app, address)
             probes.note_missing(app, address)
 

@@ -4,18 +4,20 @@ Calls may come from any thread. Each sends a request to the link's thread and wa
 with a timeout.
 """
 
+import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
 import pika.spec  # type: ignore[import-untyped]
+import structlog
 from pika.exceptions import (  # type: ignore[import-untyped]
     ChannelClosedByBroker,
     ChannelClosedByClient,
 )
 
-from warren.broker.errors import BrokerUnavailable, TopologyError
+from warren.broker.errors import BrokerUnavailable, QueueUnavailable, TopologyError
 from warren.broker.rabbitmq.link import NOT_FOUND, Link, reason_of
 from warren.broker.rabbitmq.properties import header_bytes, string_headers, user_of
 from warren.broker.topology import DEAD_LETTER_EXCHANGE, DEAD_QUEUE, EXCHANGES
@@ -27,7 +29,11 @@ _TOPOLOGY_CODES = (405, 406)
 #: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.
 DELIVERY_LIMIT = 200
 
+log = structlog.get_logger()
+
 _LOST = ConnectionError("connection lost")
+#: What RabbitMQ says of a classic queue whose node is down; its code is that of a missing queue.
+_NODE_DOWN = re.compile(r"is down or inaccessible|is stopped by supervisor")
 
 
 class NotFound(Exception):
@@ -95,7 +101,7 @@ class Asker:
         Raises:
             NotFound: the broker has no such queue or exchange.
             TopologyError: the queue has another owner or other arguments.
-            BrokerUnavailable: no connection, or no answer in time.
+            BrokerUnavailable: no connection, no answer in time, or the queue's node is down.
 
         """
         if not self._stands.wait(self._connect_seconds):
@@ -159,6 +165,8 @@ class Asker:
 
 def _translate(what: str, error: Any) -> Exception:
     text = f"{what}: {error.reply_text}"
+    if _NODE_DOWN.search(error.reply_text):
+        return QueueUnavailable(text)
     if error.reply_code == NOT_FOUND:
         return NotFound(text)
     if error.reply_code in _TOPOLOGY_CODES:
@@ -215,10 +223,14 @@ class AmqpAdmin:
     def declare_exchanges(self) -> None:
         def step(question: Question) -> None:
             declare_exchanges(question.channel)
-            declare_queue(question.channel, DEAD_QUEUE)
             question.finish()
 
         self._ask("cannot declare exchanges", step)
+        try:
+            self.declare_queues([DEAD_QUEUE])
+        except QueueUnavailable as error:
+            # Nothing else needs it: rejected messages are lost until its node is back.
+            log.warning("queue_not_declared", queue=DEAD_QUEUE.name, error=str(error))
 
     def declare_queues(self, queues: Sequence[Queue]) -> None:
         def step(question: Question) -> None:

@@ -23,7 +23,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker import topology
 from warren.broker.codec import fingerprint_of
-from warren.broker.errors import Forged, Malformed, TopologyError
+from warren.broker.errors import Forged, Malformed, QueueUnavailable, TopologyError
 from warren.broker.messages.to_executor import (
     Beat,
     Command,
@@ -108,7 +108,7 @@ class ExecutorQueues:
         return boot in self._declared
 
     def declare(self, boot: Boot) -> bool:
-        """Declare a boot's queues unless they exist; return False if that fails."""
+        """Declare a boot's queues unless they exist; return False if one cannot be used."""
         if boot in self._declared:
             return True
         app, address, boot_id = boot
@@ -118,7 +118,7 @@ class ExecutorQueues:
         ]
         try:
             self._admin.declare_queues(queues)
-        except TopologyError as error:
+        except (TopologyError, QueueUnavailable) as error:
             # One queue with other arguments must not delay the others.
             log.warning("queue_not_declared", app=app, address=address, error=str(error))
             return False
@@ -305,6 +305,7 @@ class Registrar:
                 holder = self._holder(greeting, now_ms)
                 if not holder or not self._queues.declare(greeting.boot):
                     continue
+                self._roster.set_reachable(*greeting.boot[:2], is_reachable=True)
                 if holder == greeting.beat.boot_id:
                     welcome.append(greeting.beat)
                 else:

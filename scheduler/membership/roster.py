@@ -88,6 +88,7 @@ class Roster:
         self._uses: dict[tuple[str, str], tuple[_Use, ...]] = {}
         self._abilities: dict[str, tuple[object, Abilities]] = {}
         self._drained: frozenset[Boot] = frozenset()
+        self._unreachable: set[tuple[str, str]] = set()
         #: Whether run ids have gone back, so that executors of 0.1.0 get nothing: they distinguish
         #: runs by their ids alone.
         self.needs_identities = False
@@ -148,6 +149,22 @@ class Roster:
             member = self._members.get((app, address))
             return member is not None and member.boot_id == boot_id and member.gone
 
+    def set_reachable(self, app: str, address: str, *, is_reachable: bool) -> None:
+        """Set whether triggers arrive in an executor's queue: it may be missing, or its node down.
+
+        An executor that is not reachable gets no runs, and counts as neither absent nor dead.
+        """
+        with self._lock:
+            if is_reachable:
+                self._unreachable.discard((app, address))
+            else:
+                self._unreachable.add((app, address))
+
+    def is_reachable(self, app: str, address: str) -> bool:
+        """Return whether triggers arrive in an executor's queue, as far as is known."""
+        with self._lock:
+            return (app, address) not in self._unreachable
+
     def set_drained(self, boots: Iterable[Boot]) -> None:
         """Set which boots are to get no new runs."""
         with self._lock:
@@ -159,6 +176,7 @@ class Roster:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
                 del self._members[app, address]
+                self._unreachable.discard((app, address))
 
     def routable(self, app: str) -> dict[str, str]:
         """Return the boot id by address of an app's executors that take triggers."""
@@ -207,12 +225,15 @@ class Roster:
         """Return for how long this healthy scheduler has known of no executor that takes triggers.
 
         `addresses` limits it to these executors, and `need` to those that have it or may have it. 0
-        while this scheduler is not healthy itself.
+        while this scheduler is not healthy itself, or cannot reach the queue of one that is alive.
         """
         wanted = set(addresses)
         with self._lock:
             fit_since = self._fit_since()
-            if fit_since is None:
+            if fit_since is None or any(
+                name == app and (not wanted or address in wanted) and self._is_heard(name, address)
+                for name, address in self._unreachable
+            ):
                 return 0.0
             uses = [
                 use.at
@@ -317,8 +338,14 @@ class Roster:
     def _is_outdated(self, heartbeat: Heartbeat) -> bool:
         return self.needs_identities and heartbeat.last_run_id is None
 
+    def _is_heard(self, app: str, address: str) -> bool:
+        member = self._members.get((app, address))
+        return member is not None and self._standing_of(member) is Standing.ALIVE
+
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat
+        if (member.app, member.address) in self._unreachable:
+            return False
         if heartbeat is None or heartbeat.draining or member.gone:
             return False
         if self._is_outdated(heartbeat):

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker import topology
 from warren.broker.codec import unpacked
-from warren.broker.errors import BadMessage, BrokerError, Expired
+from warren.broker.errors import BadMessage, BrokerError, Expired, QueueUnavailable
 from warren.broker.messages.to_executor import Trigger, Triggers
 from warren.broker.messages.values import Boot
 from warren.broker.reasons.codes import Why
@@ -197,7 +197,13 @@ class Reaper:
     def _settle(self, boot: Boot, now_ms: int) -> int:
         """Drain a dead boot's queue; once it stays empty, end what is left. Return how many."""
         app, address, boot_id = boot
-        if self._drain(app, address, now_ms):
+        try:
+            is_drained = self._drain(app, address, now_ms)
+        except QueueUnavailable as error:
+            self._found_empty_at.pop(boot, None)
+            log.warning("executor_not_judged", app=app, address=address, reason=str(error))
+            return 0  # what is in it tells what never started
+        if is_drained:
             self._found_empty_at.pop(boot, None)
         if boot not in self._found_empty_at and self._has_unread_reports():
             return 0

@@ -109,16 +109,19 @@ class CutOver:
         zone: ZoneInfo,
         *,
         quiet_seconds: float,
+        stopped_seconds: float = STOPPED_SECONDS,
         wait_seconds: float,
         report: Callable[[str], None],
     ) -> None:
         self._source = source
         self._zone = zone
         self._quiet_seconds = quiet_seconds
+        self._stopped_seconds = stopped_seconds
         self._until = time.monotonic() + wait_seconds
         self._waits = wait_seconds > 0
         self._report = report
         self._before: object = None
+        self._has_answered = False
 
     def wait(self) -> list[OpenRun]:
         """Return the runs whose result will be lost, once nothing changes there any more.
@@ -143,18 +146,21 @@ class CutOver:
         return self._ask(lambda: open_runs(self._source, self._zone))
 
     def _ask(self, ask: Callable[[], T]) -> T:
-        """Ask the database, again while it does not answer and there is time to wait."""
+        """Ask the database; again, while there is time to wait, if it has answered before."""
         last = ""
         while True:
             try:
-                return ask()
+                answer = ask()
             except DatabaseUnavailable as error:
-                if time.monotonic() >= self._until:
+                if not self._has_answered or time.monotonic() >= self._until:
                     raise
                 if last != str(error):
                     last = str(error)
                     self._report(f"{last}; trying again")
                 time.sleep(1)
+            else:
+                self._has_answered = True
+                return answer
 
     def check(self) -> None:
         """Check that nothing has changed since `wait`.
@@ -184,7 +190,7 @@ class CutOver:
                 break
             if (newest := self._ask(self._source.activity)) != activity:
                 activity, changed_at = newest, time.monotonic()
-            elif time.monotonic() - changed_at > STOPPED_SECONDS:
+            elif time.monotonic() - changed_at > self._stopped_seconds:
                 ids = ", ".join(str(run.run_id) for run in left[:_NAMED])
                 self._report(
                     "nothing changes in XXL-JOB any more, so its admin is stopped, and these runs "
@@ -197,5 +203,5 @@ class CutOver:
                     f"not over in XXL-JOB: {last_count}, such as run {left[0].run_id} of job "
                     f"{left[0].job_id}, since {left[0].since}; waiting for up to {seconds:.0f} s"
                 )
-            time.sleep(min(seconds, QUIET_SECONDS))
+            time.sleep(min(seconds, self._quiet_seconds))
         return left

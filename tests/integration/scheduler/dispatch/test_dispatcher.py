@@ -15,9 +15,10 @@ from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
 from tests.support.sql_rows import new_run, plan
+from warren.broker.errors import QueueUnavailable
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.topology import run_queue
-from warren.broker.transport import Delivery
+from warren.broker.transport import Delivery, Queue
 from warren.scheduler.commands.bulk.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher
@@ -469,6 +470,35 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     assert (again.kind, again.attempt, again.redeliveries) == ("RETRY", 1, 1)
     seat()
     assert still.connections.admin.count_messages(queue) == 0
+
+
+def test_runs_wait_as_rows_while_the_node_that_holds_the_queue_is_down(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seat()
+    admin = still.connections.admin
+    admin.delete_queue(run_queue(APP, "one").name)
+    cluster.job("greet", concurrency=2)
+    cluster.trigger("greet")
+    cluster.trigger("greet")
+
+    def is_down(_queues: Sequence[Queue]) -> None:
+        raise QueueUnavailable("the home node of the queue is down or inaccessible")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(admin, "declare_queues", is_down)
+        for _ in range(10):
+            seat()
+            still.dispatcher.run_round(cluster.now_ms())
+            still.confirmations.drain()
+            cluster.pass_time(still, still.context.timeouts.no_executor)
+            seat()
+        waiting = [run for run in cluster.runs() if run.status == RunStatus.PLANNED]
+
+    assert [run.redeliveries for run in waiting] == [1, 1]
+    seat()
+    dispatch(cluster, still)
+    assert len(queued(still)) == 2
 
 
 @pytest.mark.parametrize("still_options", [{"stale": -1.0}], ids=["frozen"])

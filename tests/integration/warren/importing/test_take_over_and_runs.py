@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -12,10 +13,11 @@ from sqlalchemy import select, update
 
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.acting import NamedCommands
-from warren.importing.xxl_job import cut_over
+from warren.importing.xxl_job.cut_over import CutOver
 from warren.importing.xxl_job.sources import LiveSource
 from warren.scheduler.audit.integrity_check import audit
 from warren.sql.errors import DatabaseUnavailable
+from warren.sql.imports.foreign import ForeignDatabase
 from warren.sql.jobs import child_links
 from warren.sql.models import Job, Run
 
@@ -119,23 +121,32 @@ class TestTakeOver:
         assert case.job(1).is_enabled
 
     def test_runs_that_never_end_there_are_named_once_its_admin_is_stopped(
-        self, case: ImportCase, monkeypatch: pytest.MonkeyPatch
+        self, case: ImportCase
     ) -> None:
-        monkeypatch.setattr(cut_over, "STOPPED_SECONDS", 1)
-        monkeypatch.setattr(cut_over, "QUIET_SECONDS", 0.5)
         case.xxl.job()
         run_id = self.open_run(case)
+        said: list[str] = []
 
-        said = case.run("--take-over", "--wait", "10m")
+        with closing(ForeignDatabase(case.xxl.url, case.xxl.password)) as database:
+            left = CutOver(
+                LiveSource(database),
+                ZoneInfo("Asia/Shanghai"),
+                quiet_seconds=0.5,
+                stopped_seconds=1,
+                wait_seconds=600,
+                report=said.append,
+            ).wait()
 
-        assert f"so its admin is stopped, and these runs never end there (1): {run_id}" in said
-        assert f"run {run_id} of job 1 at" in said
+        assert [run.run_id for run in left] == [run_id]
+        assert said[-1].endswith(
+            f"so its admin is stopped, and these runs never end there (1): {run_id}"
+        )
 
     def test_a_database_that_refuses_connections_for_a_while_is_asked_again(
         self, case: ImportCase, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         case.xxl.job()
-        failures = [DatabaseUnavailable("connection refused"), None]
+        failures = [None, DatabaseUnavailable("connection refused")]
         read = LiveSource.activity
 
         def activity(source: LiveSource) -> object:
