@@ -15,7 +15,6 @@ from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.metrics.recorder import METRICS_JOBS
 from warren.scheduler.problems import Refused
-from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 
@@ -212,47 +211,12 @@ class JobFiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CommandLine:
-    """An errand of a command line elsewhere: what short commands such as `warren jobs list` do.
-
-    Attributes:
-        errand: its name.
-        options: what the errand takes.
-        timezone: that of the times in the options and in the output; empty = the API's.
-        context: in whose name it is done.
-        may_write: whether the caller may see the secrets of jobs.
-        once: makes it trigger its runs once, however often it is sent.
-
-    """
-
-    errand: str
-    options: Mapping[str, Any]
-    timezone: str
-    context: CommandContext
-    may_write: bool
-    once: IdempotentRequest | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Errands:
-    """What does the errands of command lines elsewhere.
-
-    `scopes` are the scopes of the errands by name. `do` returns an output that msgspec can encode;
-    it raises Refusal if the options are not those of the errand.
-    """
-
-    scopes: Mapping[str, str]
-    do: Callable[[CommandLine], Any]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ApiServices(WebServices):
     """What endpoints need in addition.
 
     Attributes:
         run_ids: reserves ids of triggered runs in blocks.
         job_files: the reader and writer of job files.
-        errands: what does the errands of command lines.
         limits: of this process.
         version: of Warren.
         on_progress: told how many runs have been cleared so far.
@@ -261,7 +225,6 @@ class ApiServices(WebServices):
 
     run_ids: RunIds
     job_files: JobFiles
-    errands: Errands
     limits: ApiLimits = field(default_factory=ApiLimits)
     version: str = ""
     on_progress: Callable[[int], None] = lambda _count: None

@@ -6,16 +6,71 @@ A command calls a client, and prints what it returns; it does not know which of 
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
+
+import msgspec
 
 from warren import __version__
 from warren.client import ApiError, Client
 from warren.client.answers import placed
-from warren.errands.sending import way_of
-from warren.errors import CommandError, WarrenError
-from warren.settings.login import Login
-from warren.settings.settings import Settings
+from warren.errors import CommandError, SettingsError, WarrenError
+from warren.settings.login import Login, stored_login
+from warren.settings.settings import DATABASE_FILE, PREFIX, Settings
 
 _UNAUTHORIZED, _NOT_FOUND, _INVALID = 401, 404, 422
+
+
+class Way(NamedTuple):
+    """The way that commands take here: an API, or None = the database; and what decided it."""
+
+    api: Login | None
+    because: str
+
+
+def way_of(settings: Settings) -> Way:
+    """Return the way of commands.
+
+    A flag comes first, then the settings for an API, then the database: the one that is set, or
+    that of `warren up` in this folder; and then what `warren login` has stored.
+
+    Raises:
+        SettingsError: there is an API's URL, but no token for it.
+        CommandError: the stored login cannot be used.
+
+    """
+    if "database_url" in settings.by_flag:
+        return Way(None, "--database-url")
+    if settings.api_url:
+        return _api_of_settings(settings.api_url, settings.api_token)
+    if settings.database_url:
+        return Way(None, f"{PREFIX}DATABASE_URL")
+    if DATABASE_FILE.exists():
+        return Way(None, str(DATABASE_FILE))
+    login = stored_login()
+    return Way(login, "warren login" if login else "nothing is set")
+
+
+def _api_of_settings(url: str, token: str | None) -> Way:
+    variable = f"{PREFIX}API_URL"
+    if token:
+        return Way(Login(url, token), f"{variable} and {PREFIX}API_TOKEN")
+    login = stored_login()
+    if login is None or login.url != url:
+        words = "expected what `warren tokens add` printed, it is not set"
+        raise SettingsError([f"{PREFIX}API_TOKEN: {words}"])
+    return Way(login, f"{variable} and warren login")
+
+
+def way_in_words(way: Way) -> str:
+    """Return where commands go, and why."""
+    return f"{f'the API at {way.api.url}' if way.api else 'the database'}, by {way.because}"
+
+
+class TokenNames(msgspec.Struct):
+    """The name of a token, and of the user whose it is."""
+
+    token: str
+    owner: str
 
 
 @contextmanager
@@ -36,6 +91,27 @@ def connect(settings: Settings) -> Iterator[Client]:
             except ApiError as error:
                 raise _of_files(error) or CommandError(_refusal(error) or str(error)) from error
         return
+    with _client_of(api) as client:
+        yield client
+
+
+def who_am_i(api: Login) -> TokenNames:
+    """Return whose token a login has.
+
+    Raises:
+        CommandError: the API refused it, did not answer, or is none of Warren's.
+
+    """
+    with _client_of(api) as client:
+        try:
+            return msgspec.convert(client.read("/whoami"), TokenNames)
+        except msgspec.ValidationError as error:
+            words = f"{api.url}: expected Warren's API there, got another answer"
+            raise CommandError(words) from error
+
+
+@contextmanager
+def _client_of(api: Login) -> Iterator[Client]:
     try:
         client = Client(api.url, api.token, waits_for_room=False)
     except ValueError as error:

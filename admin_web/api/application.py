@@ -15,7 +15,7 @@ from warren.admin_web.api.endpoints import groups
 from warren.admin_web.api.openapi import document
 from warren.admin_web.api.problem_answers import ProblemAnswers, Refusal
 from warren.admin_web.api.run_answers import ApiRequest, HeldRequest, LongPolling, Wait
-from warren.admin_web.services import ApiServices, Errands
+from warren.admin_web.services import ApiServices
 from warren.admin_web.url_routes import IdConverter
 from warren.resources.instant import encode
 from warren.resources.operation import CLOCK_HEADER, JSON, MERGE_PATCH
@@ -70,7 +70,7 @@ def create_api(services: ApiServices, caller: Actor | None = None) -> Flask:
     unmarked -= {view.name for view in views} | {_HEALTH}
     if unmarked:
         raise LookupError(f"routes that are no views: {', '.join(sorted(unmarked))}")
-    ProblemAnswers().install(app, is_remote=caller is None)
+    ProblemAnswers(services.version).install(app, is_remote=caller is None)
     app.after_request(_set_headers)
     app.extensions["warren_views"] = views
     app.extensions["warren_polling"] = polling
@@ -92,7 +92,6 @@ def api_description() -> dict[str, Any]:
             run_ids=RunIds(database),
             cluster_zone=lambda: "UTC",
             job_files=none,
-            errands=Errands(scopes={}, do=lambda _line: None),
             is_broker_up=lambda: False,
         )
         return document(create_api(services).extensions["warren_views"])

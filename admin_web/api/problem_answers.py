@@ -63,6 +63,8 @@ def at_pointer(pointer: str, detail: str, status: int = 422) -> Refusal:
 
 
 MEDIA = "application/problem+json"
+#: What command lines asked before they used the paths of everybody.
+_ERRANDS = f"{BASE}/terminal/"
 RETRY_SECONDS = 2
 #: When to try again after as many runs of a job waited as may.
 WAITING_SECONDS = 5
@@ -101,7 +103,10 @@ class ProblemBody(msgspec.Struct):
 
 
 class ProblemAnswers:
-    """Turns every error, including those of libraries, into a problem."""
+    """Turns every error, including those of libraries, into a problem; `version` is of Warren."""
+
+    def __init__(self, version: str) -> None:
+        self._version = version
 
     def install(self, app: Flask, *, is_remote: bool = True) -> None:
         """Handle an app's errors; the caller in the same process is told of those that are ours."""
@@ -129,6 +134,9 @@ class ProblemAnswers:
             if request.method == "OPTIONS":
                 return Response(status=HTTPStatus.NO_CONTENT, headers=headers)
         words = error.description or ""
+        if request.path.startswith(_ERRANDS):
+            words = f"this command line is older than this API: Warren {self._version}; upgrade it"
+            return problem(HTTPStatus.GONE, words)
         if "Allow" in headers:
             words = f"{request.path} takes no {request.method}, only {headers['Allow']}"
         elif isinstance(error, NotFound) and words == NotFound.description:  # no route has the path

@@ -134,16 +134,6 @@ def parents(session: Session, job_ids: Collection[int]) -> list[Parent]:
     return sorted(rows, key=lambda row: (row.app, row.name))
 
 
-def children_names(session: Session, job_ids: Iterable[int]) -> dict[int, list[str]]:
-    """Return the names of the jobs' children as APP/NAME."""
-    by_parent = children(session, job_ids)
-    by_id = names(session, {child for child_ids in by_parent.values() for child in child_ids})
-    return {
-        job_id: ["/".join(by_id[child]) for child in child_ids if child in by_id]
-        for job_id, child_ids in by_parent.items()
-    }
-
-
 def names(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
     """Return the apps and names of jobs; those that do not exist are left out."""
     return {

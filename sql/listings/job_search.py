@@ -24,7 +24,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from warren.sql.accounts import preferences
 from warren.sql.dialects.supported import use_index
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs import child_links, job_names
+from warren.sql.jobs import child_links
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
 from warren.sql.models import App, Job, Run, ScriptVersion
@@ -61,37 +61,6 @@ class ListedJob(NamedTuple):
     last_run_id: int | None
     last_status: str | None
     last_due_at: int | None
-
-
-def jobs(
-    session: Session,
-    *,
-    now_ms: int,
-    app: str | None = None,
-    app_ids: Collection[int] | None = None,
-    limit: int | None = None,
-) -> list[ListedJob]:
-    """Return jobs sorted by app and name, of the app with this name and of these app ids."""
-    statement = listed_jobs(now_ms).order_by(App.name, Job.name)
-    if app is not None:
-        statement = statement.where(App.name == app)
-    if app_ids is not None:
-        statement = statement.where(App.id.in_(app_ids))
-    return fetch(session, ListedJob, statement.limit(limit))
-
-
-def job(
-    session: Session, name: str, *, now_ms: int, app_ids: Collection[int] | None = None
-) -> ListedJob:
-    """Return a job by NAME or APP/NAME; `app_ids` None = of all apps.
-
-    Raises:
-        NotFound: there is no such job.
-        Ambiguous: several apps have a job of that name.
-
-    """
-    job_id = job_names.find(session, name, app_ids).id
-    return fetch(session, ListedJob, listed_jobs(now_ms).where(Job.id == job_id))[0]
 
 
 def listed_jobs(now_ms: int) -> Query:

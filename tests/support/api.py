@@ -19,7 +19,6 @@ from warren.sql.accounts import users
 from warren.sql.accounts.users import Role, rights_of
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
-from warren.wiring.web import api_errands
 
 #: High enough that no test hits them by chance.
 MANY = ApiLimits(requests=1e6, requests_at_once=1e6, triggers=1e6, triggers_at_once=1e6)
@@ -34,7 +33,6 @@ def make_api(database: Database, clock: Clock, **services: Any) -> Flask:
         "run_ids": RunIds(database),
         "cluster_zone": lambda: "UTC",
         "job_files": JobFiles(read=read_upload, check=check_upload, write=job_file),
-        "errands": api_errands(),
         "is_broker_up": lambda: True,
         "limits": MANY,
         "version": "0.0",

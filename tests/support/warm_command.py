@@ -20,7 +20,6 @@ import time
 from importlib import import_module
 from multiprocessing import process as multiprocessing_process
 from pathlib import Path
-from pkgutil import iter_modules
 
 #: Modules that commands import only when they need them.
 _IMPORTED_LATER = (
@@ -32,8 +31,6 @@ _IMPORTED_LATER = (
     "sqlalchemy.dialects.mysql.pymysql",
     "sqlalchemy.dialects.sqlite",
     "warren.error_output",
-    "warren.errands.by_api",
-    "warren.errands.on_database",
     "warren.client.in_process",
 )
 _PR_SET_PDEATHSIG = 1
@@ -43,10 +40,8 @@ _LIBC = ctypes.CDLL(None)
 def serve(requests: socket.socket, commands: list[str]) -> None:
     """Fork for each request until the other end is closed; a command returns with its end."""
     from warren.cli import COMMANDS  # noqa: PLC0415 - the tests import this module without it
-    from warren.errands import doing  # noqa: PLC0415 - as above
 
-    errands = (f"{doing.__name__}.{each.name}" for each in iter_modules(doing.__path__))
-    for module in (*_IMPORTED_LATER, *errands, *(COMMANDS[command][0] for command in commands)):
+    for module in (*_IMPORTED_LATER, *(COMMANDS[command][0] for command in commands)):
         import_module(module)
     gc.freeze()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # watchers are reaped automatically

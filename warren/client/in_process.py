@@ -12,7 +12,7 @@ from pathlib import Path
 
 from warren import __version__
 from warren.admin_web.api.application import InProcess
-from warren.admin_web.services import ApiLimits, ApiServices, Errands, JobFiles
+from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.client.clients import Client
 from warren.client.exchange import Request, Response
 from warren.database_access import now_ms, open_database
@@ -116,7 +116,6 @@ class _Databases:
             added_routes=route_names(),
             run_ids=_FewIds(database),
             job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
-            errands=Errands(scopes={}, do=lambda _line: None),
             limits=ApiLimits(clear_seconds=math.inf),
             version=__version__,
             on_progress=show_progress,

@@ -13,8 +13,7 @@ import click
 
 from warren.broker.errors import BrokerError
 from warren.command_options import examples, takes_settings
-from warren.errands.by_api import ApiSender
-from warren.errands.sending import way_in_words, way_of
+from warren.connect import way_in_words, way_of, who_am_i
 from warren.errors import CommandError, WarrenError
 from warren.executor.state_folder import STALE_SECONDS, Signs, running
 from warren.settings.secret_files import BROKER, in_plain_text
@@ -82,8 +81,7 @@ def check_commands(settings: Settings) -> str:
     if way.api is None:
         settings.needed_database_url()
         return way_in_words(way)
-    with ApiSender(way.api, settings.timezone) as sender:
-        names = sender.who_am_i()
+    names = who_am_i(way.api)
     return f"{way_in_words(way)}, with the token {names.token} of {names.owner}"
 
 

@@ -7,8 +7,7 @@ from getpass import getpass
 import click
 
 from warren.command_options import examples, takes_settings
-from warren.errands.by_api import ApiSender
-from warren.errands.sending import way_in_words, way_of
+from warren.connect import way_in_words, way_of, who_am_i
 from warren.errors import CommandError
 from warren.settings.login import Login, forget_login, login_file, store_login
 from warren.settings.setting_rules import check_api_token, check_console_url
@@ -33,8 +32,7 @@ def login(settings: Settings, url: str) -> None:
     token = getpass("Token: ") if sys.stdin.isatty() else sys.stdin.readline()
     words = "expected the token to be what `warren tokens add` printed"
     new = Login(url, _checked(token.strip(), check_api_token, words))
-    with ApiSender(new, settings.timezone) as sender:
-        names = sender.who_am_i()
+    names = who_am_i(new)
     store_login(new)
     print(visible(f"logged in to {url} with the token {names.token} of {names.owner}"))
     way = way_of(settings)

@@ -10,8 +10,7 @@ import msgspec
 from warren.client import ApiError, Client
 from warren.command_line.log_files import print_file
 from warren.command_options import as_json, examples, takes_settings
-from warren.connect import connect
-from warren.errands.sending import way_of
+from warren.connect import connect, way_of
 from warren.resources.instant import Instant, to_builtins
 from warren.resources.runs import MAX_RERUNS
 from warren.settings.settings import Settings

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeAlias
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import click
@@ -214,97 +214,6 @@ def _width(character: str) -> int:
     if unicodedata.combining(character):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-class Table(msgspec.Struct, tag="table", frozen=True):
-    """A table; without rows, `nothing` is said on standard error."""
-
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    nothing: str
-
-
-class Facts(msgspec.Struct, tag="facts", frozen=True):
-    """Names and values, a line each."""
-
-    facts: Mapping[str, str]
-
-
-class Text(msgspec.Struct, tag="text", frozen=True):
-    """A text of several lines with its title."""
-
-    title: str
-    text: str
-
-
-class Line(msgspec.Struct, tag="line", frozen=True):
-    """A line; `sign` decides its colour."""
-
-    text: str
-    sign: str = ""
-
-
-class Document(msgspec.Struct, tag="document", frozen=True):
-    """A text that is printed as it is, such as a job file."""
-
-    text: str
-
-
-class Record(msgspec.Struct, tag="record", frozen=True):
-    """A JSON object on a line of its own."""
-
-    value: Mapping[str, Any]
-
-
-class Warned(msgspec.Struct, tag="warning", frozen=True):
-    """A warning on standard error."""
-
-    text: str
-
-
-Part: TypeAlias = Table | Facts | Text | Line | Document | Record | Warned
-
-
-class Output(msgspec.Struct, kw_only=True):
-    """What an errand prints and returns.
-
-    Attributes:
-        parts: what is printed, in order.
-        status: the command's exit status.
-        facts: what the command needs to go on, such as the id of a run that it waits for.
-        errors: a line for each thing that was wrong; nothing was done. Only an API returns them:
-            on a database they are raised.
-
-    """
-
-    parts: list[Part] = []
-    status: int = 0
-    facts: dict[str, Any] = {}
-    errors: list[str] = []
-
-
-def print_output(output: Output) -> None:
-    """Print the parts of an output."""
-    for part in output.parts:
-        _print(part)
-
-
-def _print(part: Part) -> None:
-    match part:
-        case Table():
-            print_table(part.headers, part.rows, nothing=part.nothing)
-        case Facts():
-            print_facts(part.facts)
-        case Text():
-            print_text(part.title, part.text)
-        case Line():
-            print_line(part.text, part.sign)
-        case Document():
-            sys.stdout.write(part.text)
-        case Record():
-            print_json(part.value)
-        case Warned():
-            warn(part.text)
 
 
 def read_instant(text: str, *, now_ms: int, zone: ZoneInfo) -> int:

@@ -1,24 +1,17 @@
 """Makes the API from the settings, and the parts that a console has too; loads no page of it.
 
-Among them is what both are given to read job files and flows, and to do the errands that command
-lines elsewhere send.
+Among them is what both are given to read job files and flows.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
-from zoneinfo import ZoneInfo
-
-import click
 
 from warren import __version__
-from warren.admin_web.api.problem_answers import at_pointer
 from warren.admin_web.services import (
     ApiLimits,
     ApiServices,
-    CommandLine,
-    Errands,
     FlowSource,
     JobFiles,
 )
@@ -26,25 +19,18 @@ from warren.admin_web.serving.web_process import API_THREADS, Api, ConsoleConnec
 from warren.broker.messages.values import boot_seconds
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
-from warren.errands.desk import Desk, do
-from warren.errands.table import ERRANDS
-from warren.error_output import report_of
-from warren.errors import InvalidEntry, WarrenError
+from warren.errors import InvalidEntry
 from warren.jobfile.export import braces, job_file, scalar
 from warren.jobfile.grammar import line_at, plain
 from warren.jobfile.uploads import check_upload, read_upload
 from warren.jobfile.yaml_reader import tree_of
 from warren.route_plugins import route_names
-from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.membership.self_health import ClusterZone
-from warren.scheduler.problems import Code, Problem, Refused
 from warren.settings.settings import Settings
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
-from warren.sql.errors import LookupFailed
 from warren.sql.ids import RunIds
 from warren.sql.schema import version
-from warren.terminal.output import Output
 
 #: Pooled connections of an API, one for two threads; half as many more are opened when needed.
 API_POOL = API_THREADS // 2
@@ -54,8 +40,6 @@ STATEMENT_SECONDS = 5
 RETRY_SECONDS = 1.0
 #: The bursts of requests and triggers of an API, as multiples of their rates.
 _BURST, _TRIGGER_BURST = 2.0, 5.0
-#: Lines of a list at most; more are for who has the database.
-MAX_LINES = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,7 +121,6 @@ def make_api(parts: WebParts, port: int) -> Api:
         trusted_proxies=settings.trusted_proxies,
         run_ids=RunIds(parts.database),
         job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
-        errands=api_errands(),
         limits=ApiLimits(
             requests=rate,
             requests_at_once=rate * _BURST,
@@ -175,40 +158,3 @@ def read_flow_text(text: str) -> FlowSource:
 def write_flow_text(flow: Mapping[str, Any]) -> str:
     """Return a graph as YAML with a line for each node."""
     return "".join(f"{scalar(name)}: {braces(node)}\n" for name, node in flow.items())
-
-
-def api_errands() -> Errands:
-    """Return what an API needs to do errands."""
-    scopes = {name: errand.scope for name, errand in ERRANDS.items()}
-    return Errands(scopes=scopes, do=_done)
-
-
-def _done(line: CommandLine) -> Output:
-    desk = Desk(
-        context=line.context,
-        zone=_zone(line.timezone or line.context.timezone),
-        once=line.once,
-        shows_secrets=line.may_write,
-        max_lines=MAX_LINES,
-    )
-    try:
-        return do(desk, line.errand, line.options)
-    except Problem as problem:
-        if problem.code is Code.NO_RIGHT:
-            raise
-        return _refused(problem)
-    except (WarrenError, Refused, LookupFailed, click.ClickException) as error:
-        return _refused(error)
-
-
-def _refused(error: Exception) -> Output:
-    """Return what a command on a database would say of an error."""
-    report = report_of(error)
-    return Output(errors=list(report.lines), status=report.status)
-
-
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return load_zone(name)
-    except Problem as problem:
-        raise at_pointer("/timezone", str(problem)) from problem

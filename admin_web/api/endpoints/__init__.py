@@ -14,7 +14,6 @@ from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
 from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.limits import LimitEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints, TriggerEndpoints
-from warren.admin_web.api.endpoints.terminal import TerminalEndpoints
 from warren.admin_web.services import ApiServices
 
 
@@ -35,5 +34,4 @@ def groups(services: ApiServices) -> list[Group]:
         LedgerEndpoints(services),
         ActivityEndpoints(services),
         IncidentEndpoints(services),
-        TerminalEndpoints(services),
     ]

@@ -24,6 +24,8 @@ from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.jobs import child_links
+from warren.sql.listings import job_search
+from warren.sql.listings.job_search import JobFilter
 from warren.sql.models import JobChild, Run
 from warren.sql.run_status import FINAL, RunStatus
 
@@ -357,7 +359,7 @@ def test_a_thousand_children_are_kept_and_each_runs_once(
 
     again = apply(commands, *family)
     [parent] = cluster.jobs(name="parent")
-    kept = cluster.database.read(lambda s: child_links.children_names(s, [parent.id]))
+    kept = cluster.database.read(lambda s: job_search.children(s, [parent.id], JobFilter()))
     [run_id] = tick_in_flight(cluster, "parent")
     end(cluster, run_id)
     end(cluster, run_id)

@@ -17,9 +17,9 @@ from warren.jobfile.export import job_file
 from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.engine import Database
-from warren.sql.jobs import child_links, job_names
+from warren.sql.jobs import job_names
 from warren.sql.listings import job_search
-from warren.sql.listings.job_search import ListedJob
+from warren.sql.listings.job_search import JobFilter, ListedJob
 from warren.sql.models import App, AuditEntry, Job
 
 NASTY = '"><img src=x onerror=alert(1)>{{7*7}}'
@@ -129,7 +129,8 @@ def job_of(database: Database, name: str) -> Job:
 
 def shown(database: Database, name: str) -> ListedJob:
     """Return what is listed of a job by name."""
-    return database.read(lambda session: job_search.job(session, name, now_ms=0))
+    job_id = job_of(database, name).id
+    return database.read(lambda session: job_search.show(session, job_id, None, now_ms=0))
 
 
 def everything_of(database: Database, name: str) -> dict[str, Any]:
@@ -489,7 +490,7 @@ class TestForm:
         answer = operator.post(
             f"/jobs/{parent.id}/save", form | {"seen": seen(operator, parent.id)}
         )
-        kept = database.read(lambda s: child_links.children_names(s, [parent.id]))[parent.id]
+        kept = database.read(lambda s: job_search.children(s, [parent.id], JobFilter()))[parent.id]
         shown = operator.get(f"/jobs/{parent.id}/edit").text
         many = "\n".join(f"c{number}" for number in range(1_001))
         refused = operator.post(

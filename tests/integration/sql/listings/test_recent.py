@@ -10,6 +10,7 @@ from tests.support.stored_rows import Rows
 from warren.sql.errors import Ambiguous, NotFound
 from warren.sql.jobs import job_names
 from warren.sql.listings import job_search, recent, run_messages, run_search
+from warren.sql.listings.job_search import JobFilter
 from warren.sql.listings.recent import DetailedRun
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.run_status import RunStatus
@@ -40,7 +41,8 @@ def ids(
 
 
 def jobs(rows: Rows, app: str | None = None) -> list[tuple[str, str, str | None]]:
-    found = rows.database.read(lambda session: job_search.jobs(session, now_ms=NOON, app=app))
+    wanted = JobFilter(app=app)
+    found = rows.database.read(lambda session: job_search.search(session, wanted, now_ms=NOON))
     return [(row.app, row.name, row.last_status) for row in found]
 
 
@@ -48,7 +50,7 @@ def test_jobs_are_in_the_order_of_app_and_name(rows: Rows) -> None:
     for app, name in (("reports", "b"), ("reports", "a"), ("mails", "c")):
         rows.job(name, app)
 
-    assert jobs(rows) == [("mails", "c", None), ("reports", "a", None), ("reports", "b", None)]
+    assert jobs(rows) == [("reports", "a", None), ("reports", "b", None), ("mails", "c", None)]
     assert jobs(rows, app="mails") == [("mails", "c", None)]
 
 
@@ -166,7 +168,7 @@ def test_what_is_not_there_is_named(rows: Rows) -> None:
     with pytest.raises(NotFound, match="NO_JOB_NAMED name='x'"):
         ids(rows, job="x")
     with pytest.raises(NotFound, match="NO_JOB_NAMED name='x'"):
-        rows.database.read(lambda session: job_search.job(session, "x", now_ms=NOON))
+        rows.database.read(lambda session: job_names.find(session, "x"))
 
 
 def test_name_of_two_apps_needs_its_app(rows: Rows) -> None:
@@ -174,11 +176,8 @@ def test_name_of_two_apps_needs_its_app(rows: Rows) -> None:
     mail = rows.job("a", "mails")
 
     with pytest.raises(Ambiguous, match="name='a'"):
-        rows.database.read(lambda session: job_search.job(session, "a", now_ms=NOON))
-    assert (
-        rows.database.read(lambda session: job_search.job(session, "mails/a", now_ms=NOON)).id
-        == mail
-    )
+        rows.database.read(lambda session: job_names.find(session, "a"))
+    assert rows.database.read(lambda session: job_names.find(session, "mails/a")).id == mail
 
 
 def test_runs_in_flight_are_counted(rows: Rows) -> None:

@@ -16,6 +16,8 @@ from tests.integration.broker.certificates import Authority
 from tests.integration.warren.by_api.conftest import Desk, said
 from tests.support.api import make_token
 from tests.support.ports import free_port
+from warren.client import ApiError, Client
+from warren.client.exchange import Exchange, Request
 from warren.resources.operation import Scope
 from warren.scheduler.commands.tokens.token_text import new_token
 from warren.sql.models import ApiToken
@@ -185,3 +187,17 @@ def test_a_list_by_an_api_may_be_long(desk: Desk) -> None:
     listed = desk.there("runs list --limit 20000 --job job --json").out.splitlines()
 
     assert len({json.loads(line)["id"] for line in listed}) == len(listed) > 450
+
+
+def test_an_older_command_line_is_told_to_be_upgraded(desk: Desk) -> None:
+    client = Client(desk.env["WARREN_API_URL"], desk.token)
+
+    with pytest.raises(ApiError) as refused:
+        client.complete(_sent(Request(method="POST", path="/terminal/read/jobs.list")))
+
+    words = "this command line is older than this API: Warren 0.0; upgrade it"
+    assert (refused.value.status, str(refused.value)) == (410, words)
+
+
+def _sent(request: Request) -> Exchange[None]:
+    yield request

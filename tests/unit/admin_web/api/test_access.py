@@ -40,7 +40,6 @@ VALUES = {
     "name": "job",
     "job": "job",
     "address": "executor",
-    "errand": "none",
     "limit": "none",
 }
 

@@ -22,7 +22,7 @@ UTC = ZoneInfo("UTC")
 
 
 def job(**columns: Any) -> ListedJob:
-    """A row as `warren.sql.listings.job_search.jobs` gives it."""
+    """A row as `warren.sql.listings.job_search.search` gives it."""
     spec = JobSpec(name="nightly", app="reports", handler="report")
     row = Job(id=7, app_id=1, script_type="BEAN", is_enabled=1, next_tick_at=0, **columns_of(spec))
     others = {"app": "reports", "last_run_id": None, "last_status": None, "last_due_at": None}

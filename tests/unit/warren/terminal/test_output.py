@@ -13,19 +13,13 @@ from warren.resources.backfills import BackfillDueTime
 from warren.resources.instant import Instant, encode
 from warren.sql.instants import iso
 from warren.terminal.output import (
-    Document,
-    Line,
-    Output,
-    Record,
     Screen,
-    Table,
-    Warned,
     coloured,
     duration,
     local,
     print_facts,
     print_json,
-    print_output,
+    print_line,
     print_struct,
     print_table,
     print_text,
@@ -33,21 +27,11 @@ from warren.terminal.output import (
     relative,
     table,
     visible,
+    warn,
 )
 
 PLAIN = Screen(width=None, has_colour=False)
 COLOUR = Screen(width=80, has_colour=True)
-PARTS = Output(
-    parts=[
-        Line("+ created job x", "+"),
-        Line("-a\x1b[2J", "-"),
-        Table(("name",), [["x\n"]], "nothing"),
-        Table(("name",), [], "no such jobs"),
-        Document("jobs: []\n"),
-        Record({"id": 1}),
-        Warned("late\x07"),
-    ]
-)
 NOW = 1_796_083_200_000  # 2026-12-01T00:00:00Z
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 
@@ -208,10 +192,15 @@ def test_long_cells_that_are_usual_widen_all_lines() -> None:
     assert lines[1] == f"short{' ' * 85}  ok"
 
 
-def test_each_part_goes_where_it_belongs_and_cannot_control_the_terminal(
+def test_what_is_printed_goes_where_it_belongs_and_cannot_control_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    print_output(PARTS)
+    print_line("+ created job x", "+")
+    print_line("-a\x1b[2J", "-")
+    print_table(("name",), [["x\n"]], nothing="nothing")
+    print_table(("name",), [], nothing="no such jobs")
+    print_json({"id": 1})
+    warn("late\x07")
 
     said = capsys.readouterr()
     assert said.out.splitlines() == [
@@ -219,7 +208,6 @@ def test_each_part_goes_where_it_belongs_and_cannot_control_the_terminal(
         "-a [2J",
         "NAME",
         "x",
-        "jobs: []",
         '{"id": 1}',
     ]
     assert said.err.splitlines() == ["no such jobs", "warning: late"]
@@ -231,7 +219,8 @@ def test_only_a_terminal_gets_colours(
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.delenv("NO_COLOR", raising=False)
 
-    print_output(Output(parts=[Line("~ updated", "~"), Line("plain")]))
+    print_line("~ updated", "~")
+    print_line("plain")
 
     assert capsys.readouterr().out == "\x1b[33m~ updated\x1b[0m\nplain\n"
 

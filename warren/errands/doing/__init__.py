@@ -1,1 +1,0 @@
-"""The errands themselves; they load everything that the server has."""
