@@ -155,7 +155,10 @@ class Admin(Protocol):
         """Declare the exchanges and the dead-letter queue."""
 
     def declare_queues(self, queues: Sequence[Queue]) -> None:
-        """Declare and bind queues; declaring again changes nothing."""
+        """Declare and bind queues; declaring again changes nothing.
+
+        A classic queue that is to be a quorum queue stays classic, and the other way round.
+        """
 
     def count_messages(self, queue: str) -> int | None:
         """Return how many messages are ready in a queue; None if there is no such queue."""
@@ -216,7 +219,6 @@ class BrokerSettings:
     """
 
     urls: tuple[str, ...]
-    quorum: bool = False
     heartbeat_seconds: int = 15
     blocked_timeout_seconds: float = 10
     connect_timeout_seconds: float = 5

@@ -92,7 +92,9 @@ class Connections:
                 "heartbeats", [topology.heartbeat_queue(node)], prefetch=HEARTBEAT_PREFETCH
             )
             opened.callback(self.heartbeats.close)
-            self.reports = transport.consumer("callbacks", [reports], prefetch=CALLBACK_PREFETCH)
+            self.reports = transport.consumer(
+                "callbacks", [reports.name], prefetch=CALLBACK_PREFETCH
+            )
             opened.callback(self.reports.close)
             answers = transport.consumer(
                 "answers", [topology.answer_queue(node)], prefetch=HEARTBEAT_PREFETCH

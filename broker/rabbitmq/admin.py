@@ -8,6 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 import pika.spec  # type: ignore[import-untyped]
@@ -32,6 +33,8 @@ DELIVERY_LIMIT = 200
 log = structlog.get_logger()
 
 _LOST = ConnectionError("connection lost")
+#: What RabbitMQ says of a queue that exists as a classic one, or as a quorum queue.
+_OTHER_KIND = re.compile("inequivalent arg 'x-(queue-type|delivery-limit)'")
 #: What RabbitMQ says of a classic queue whose node is down; its code is that of a missing queue.
 _NODE_DOWN = re.compile(r"is down or inaccessible|is stopped by supervisor")
 
@@ -233,6 +236,26 @@ class AmqpAdmin:
             log.warning("queue_not_declared", queue=DEAD_QUEUE.name, error=str(error))
 
     def declare_queues(self, queues: Sequence[Queue]) -> None:
+        try:
+            self._declare(queues)
+        except TopologyError as error:
+            if not _OTHER_KIND.search(str(error)):
+                raise
+            for queue in queues:
+                self._declare_as_it_is(queue)
+
+    def _declare_as_it_is(self, queue: Queue) -> None:
+        """Declare a queue; if it exists as one of the other kind, it stays that."""
+        try:
+            self._declare([queue])
+        except TopologyError as error:
+            if not _OTHER_KIND.search(str(error)):
+                raise
+            self._declare([replace(queue, quorum=not queue.quorum)])
+            if queue.quorum:
+                log.warning("classic_queue_kept", queue=queue.name)
+
+    def _declare(self, queues: Sequence[Queue]) -> None:
         def step(question: Question) -> None:
             for queue in queues:
                 declare_queue(question.channel, queue)

@@ -356,12 +356,17 @@ class Settings:
     gateway_port: int = setting(whole(0, 65_535), "a port from 1 to 65535, or 0 for any", 8082)
     gateway_slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", 200)
     log_retention_days: int = setting(whole(1, 36_500), "a number of days from 1 to 36500", 30)
-    quorum: bool = setting(boolean, "true or false", default=False)
+    quorum: bool | None = setting(boolean, "true or false", default=None)
     log_level: str = setting(
         one_of(("debug", "info", "warning", "error")), "debug, info, warning or error", "info"
     )
     was_set: frozenset[str] = frozenset()
     by_flag: frozenset[str] = frozenset()
+
+    @property
+    def wants_quorum(self) -> bool:
+        """Whether new queues are quorum queues: by default if the broker has several hosts."""
+        return "," in (self.broker_url or "") if self.quorum is None else self.quorum
 
     @property
     def zone(self) -> ZoneInfo:

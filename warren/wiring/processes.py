@@ -131,4 +131,4 @@ def connect_broker(settings: Settings) -> Transport:
     from warren.broker.rabbitmq.transport import connect  # noqa: PLC0415
 
     urls = tuple(url.strip() for url in (settings.broker_url or "").split(","))
-    return connect(BrokerSettings(urls=urls, quorum=settings.quorum))
+    return connect(BrokerSettings(urls=urls))

@@ -98,7 +98,7 @@ def make_scheduler(
             keys=keys,
             options=NodeOptions(
                 timezone=settings.timezone,
-                quorum=settings.quorum,
+                quorum=settings.wants_quorum,
                 alarms=alarm_policy(settings),
                 added_routes=load_routes(),
                 run_retention_days=settings.run_retention_days,

@@ -375,6 +375,24 @@ def test_quorum_queues_are_declared_and_used_like_the_others(declared: AmqpTrans
     assert eventually(lambda: grave.take(1, 1))[0].headers["x-first-death-queue"] == run.name
 
 
+@pytest.mark.parametrize("is_quorum", [True, False], ids=["quorum", "classic"])
+def test_a_queue_keeps_the_kind_that_it_was_made_with(
+    declared: AmqpTransport, *, is_quorum: bool
+) -> None:
+    admin = declared.admin("b")
+    others = [topology.run_queue("app2", address, quorum=not is_quorum) for address in "xy"]
+    admin.declare_queues([topology.run_queue("app2", "x", quorum=is_quorum)])
+    ready(declared.publisher("p")).publish([message(routing_key=others[0].name)]).wait(30)
+
+    with structlog.testing.capture_logs() as logs:
+        admin.declare_queues(others)
+
+    assert admin.count_messages(others[0].name) == 1
+    assert admin.count_messages(others[1].name) == 0
+    warned = [line["queue"] for line in logs if line["event"] == "classic_queue_kept"]
+    assert warned == ([] if is_quorum else [others[0].name])
+
+
 # -- strange bytes ----------------------------------------------------------------------------
 
 
