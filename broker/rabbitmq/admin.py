@@ -253,7 +253,7 @@ class AmqpAdmin:
                 raise
             self._declare([replace(queue, quorum=not queue.quorum)])
             if queue.quorum:
-                log.warning("classic_queue_kept", queue=queue.name)
+                log.warning("classic_queue_retained", queue=queue.name)
 
     def _declare(self, queues: Sequence[Queue]) -> None:
         def step(question: Question) -> None:

@@ -389,7 +389,7 @@ def test_a_queue_keeps_the_kind_that_it_was_made_with(
 
     assert admin.count_messages(others[0].name) == 1
     assert admin.count_messages(others[1].name) == 0
-    warned = [line["queue"] for line in logs if line["event"] == "classic_queue_kept"]
+    warned = [line["queue"] for line in logs if line["event"] == "classic_queue_retained"]
     assert warned == ([] if is_quorum else [others[0].name])
 
 
