@@ -5,11 +5,11 @@ problem; no code depends on the text. `explanation` gives the form that rows sto
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from enum import Enum, StrEnum
-from typing import Self
+from enum import StrEnum
+from typing import Any, Self
 
 from warren.broker.messages.values import cut_message
-from warren.broker.reasons.codes import Words
+from warren.broker.reasons.codes import Sentence, Words
 from warren.broker.reasons.stored import to_json
 from warren.resources.spelling import nearest
 from warren.sql.errors import LookupFailed
@@ -71,11 +71,11 @@ class FieldName(str):
     __slots__ = ()
 
 
-class Code(Enum):
-    """All reasons for refusals: a sentence with placeholders for the facts, and the kind."""
+class Code(Sentence):
+    """All reasons for refusals, each with its kind."""
 
     def __init__(self, sentence: str, kind: ProblemKind = ProblemKind.INVALID) -> None:
-        self.sentence = sentence
+        super().__init__(sentence)
         self.kind = kind
 
     # When a job is due.
@@ -517,18 +517,19 @@ class Problem(Refused):
 
     """
 
-    def __init__(self, code: Code, field: str = "", /, **facts: object) -> None:
+    def __init__(self, code: Code, field: str = "", /, **facts: Any) -> None:
         self.code = code
         self.field = field
         self.facts = facts
-        ValueError.__init__(self, code.sentence % facts)
+        self.reason = code(**facts)
+        ValueError.__init__(self, str(self.reason))
         self.problems = (self,)
 
     def at(self, field: str) -> Self:
         """Return the same problem, assigned to this field."""
         return type(self)(self.code, field, **self.facts)
 
-    def about(self, **facts: object) -> Self:
+    def about(self, **facts: Any) -> Self:
         """Return the same problem with further facts."""
         return type(self)(self.code, self.field, **self.facts | facts)
 

@@ -79,6 +79,8 @@ def reason_text(words: Words) -> str:
 
 
 def _fact(fact: Fact) -> str | int | float:
+    if isinstance(fact, Word | FieldName):
+        return str(gettext(str(fact)))
     if isinstance(fact, tuple):
         sign: str = gettext("; ")
         return sign.join(map(reason_text, fact))
@@ -87,11 +89,7 @@ def _fact(fact: Fact) -> str | int | float:
 
 def problem_text(problem: Problem) -> str:
     """Return a problem as a sentence in the viewer's language."""
-    facts = {
-        name: gettext(str(fact)) if isinstance(fact, Word | FieldName) else fact
-        for name, fact in problem.facts.items()
-    }
-    return str(gettext(problem.code.sentence, **facts))
+    return reason_text(problem.reason)
 
 
 @dataclass(frozen=True, slots=True)
