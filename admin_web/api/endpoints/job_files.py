@@ -11,7 +11,7 @@ from warren.admin_web.api.bodies import FieldErrors, refuse
 from warren.admin_web.api.endpoint import Call, Reply, endpoint, serves
 from warren.admin_web.api.endpoints.apps import app_spec_of, asked_app_ids
 from warren.admin_web.api.endpoints.calendars import NamedCalendar, calendar_spec_of
-from warren.admin_web.api.endpoints.jobs import job_id_of
+from warren.admin_web.api.endpoints.jobs import job_named
 from warren.admin_web.api.endpoints.limits import limit_spec_of, limit_value
 from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
 from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
@@ -40,6 +40,7 @@ from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused, found
 from warren.scheduler.views.job_file_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings
+from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import moment
 from warren.sql.jobs import child_links, job_file_rows
 from warren.sql.listings import job_search
@@ -166,8 +167,11 @@ class JobFileEndpoints:
         """Return what to export, the jobs that a job file can express, and what is left out."""
         app_ids = asked_app_ids(self._services, call, app)
         job_ids: Collection[int] | None = call.actor.job_ids
-        if jobs:
-            job_ids = {job_id_of(self._services, call, *job.split("/", 1)) for job in jobs}
+        named = [job_named(self._services, call, job) for job in jobs]
+        if foreign := [name for _, name in named if app not in (None, name.app)]:
+            raise NotFound(LookupFailure.NO_JOB_NAMED, name=str(foreign[0]))
+        if named:
+            job_ids = {job_id for job_id, _ in named}
         stored, past = self._services.database.read(
             lambda session: self._read(session, call, app_ids, job_ids, are_named=bool(jobs))
         )
