@@ -416,11 +416,16 @@ def _say(fields: Sequence[ParamField], values: Mapping[str, Any]) -> bool:
     """Return whether filled fields express exactly these values."""
     by_name = {each.name: each for each in fields}
     said = _values(fields)
-    # A required value that may be null is null unless something is typed.
-    added = [name for name in said if name not in values and said[name] is not None]
+    # Unless something is typed, a required struct is empty, and null if it may be.
+    added = [name for name in said if name not in values and not _is_blank(said[name])]
     return not added and all(
         name in by_name and by_name[name].says(value) for name, value in values.items()
     )
+
+
+def _is_blank(value: Any) -> bool:
+    """Return whether a value is null, or a struct without other values."""
+    return value is None or (isinstance(value, dict) and all(map(_is_blank, value.values())))
 
 
 def _count(fields: Iterable[ParamField]) -> int:
@@ -608,7 +613,8 @@ class ParamForm:
     def param(self) -> str:
         """The param in the fields, as JSON; empty if all are left out."""
         values = _values(self.fields)
-        return json.dumps(values, ensure_ascii=False) if values else ""
+        is_empty = not values or all(value == {} for value in values.values())
+        return "" if is_empty else json.dumps(values, ensure_ascii=False)
 
     def add_row(self, control: str) -> None:
         """Add a row to the list of structs with this control, if there is one."""

@@ -90,6 +90,8 @@ def schema_of(handler: Callable[..., Any]) -> str:
 
 
 SCHEMA = schema_of(load)
+#: Defaults of the structs within.
+INNER_DEFAULTS = [("whole", True), ("gift", False)]
 NEEDED = {"day": "2026-12-01", "source": "feed", "note": None}
 
 
@@ -325,8 +327,19 @@ def test_no_param_changes_by_being_shown_and_sent(values: dict[str, Any]) -> Non
     defaults = {each.name: each.default for each in again.fields}
     said = json.loads(again.param or "{}")
     for name, value in values.items():
-        assert json.dumps(said.get(name, defaults[name])) == json.dumps(value), name
+        told = said.get(name, defaults[name])
+        assert json.dumps(without_defaults(told)) == json.dumps(without_defaults(value)), name
     assert said.keys() <= values.keys() | {"note"}
+
+
+def without_defaults(value: Any) -> Any:
+    """Return a value without what its structs would have anyway."""
+    if isinstance(value, list):
+        return [without_defaults(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    kept = {name: part for name, part in value.items() if (name, part) not in INNER_DEFAULTS}
+    return {name: without_defaults(part) for name, part in kept.items()}
 
 
 def test_problems_are_shown_beside_their_fields_and_the_others_returned() -> None:
@@ -358,6 +371,26 @@ def told(fields: Iterable[ParamField]) -> dict[str, str]:
     for each in fields:
         errors |= told([*each.inner])
     return errors
+
+
+def test_an_empty_param_is_shown_as_fields_although_a_struct_is_needed() -> None:
+    schema = {
+        "properties": {
+            "account": {
+                "type": "object",
+                "properties": {"iban": {"type": "string"}},
+                "required": ["iban"],
+            }
+        },
+        "required": ["account"],
+    }
+
+    made = ParamInput.stored([json.dumps(schema)], "")
+
+    assert made.as_fields
+    assert made.form is not None
+    made.form.read(shown(made.form))
+    assert made.form.param == ""
 
 
 def test_a_row_is_added_by_a_button_and_what_was_typed_stays() -> None:
