@@ -242,6 +242,14 @@ class ParamField:
             )
         return as_json(said) == as_json(value)
 
+    def tell_required(self) -> None:
+        """Say that it is required; of a struct, that its required parts are."""
+        required = [part for part in self.parts if part.is_required]
+        for part in required if self.look is Look.GROUP else ():
+            part.tell_required()
+        if self.look is not Look.GROUP or not required:
+            self.errors.append(gettext("Required."))
+
     def faults(self, within: str = "param") -> Iterator[Problem]:
         """Yield that a box has broken JSON; what does not look like JSON is a text."""
         place = f"{within}/{_escaped(self.name)}"
@@ -642,7 +650,10 @@ class ParamForm:
             if whole == "param" and path and path[0] in by_name:
                 field = by_name[path[0]].field_at(path[1:])
                 is_own = problem.code is Code.PARAM_MISSING and "/".join(path) == field.place
-                field.errors.append(gettext("Required.") if is_own else problem_text(problem))
+                if is_own:
+                    field.tell_required()
+                else:
+                    field.errors.append(problem_text(problem))
             else:
                 others.append(problem)
         return others

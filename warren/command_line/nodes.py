@@ -38,7 +38,7 @@ SCHEDULER_HEADERS = ("node", "state", "up", "beat")
 
 @click.group()
 def executors() -> None:
-    """List, show and drain executors."""
+    """List, show, drain and remove executors."""
 
 
 @executors.command("list", epilog=examples("warren executors list", "warren executors list --json"))

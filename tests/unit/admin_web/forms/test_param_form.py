@@ -391,6 +391,8 @@ def test_an_empty_param_is_shown_as_fields_although_a_struct_is_needed() -> None
     assert made.form is not None
     made.form.read(shown(made.form))
     assert made.form.param == ""
+    assert made.form.show(param_problems(schema, "{}")) == []
+    assert told(made.form.fields) == {"account/iban": "Required."}
 
 
 def test_a_row_is_added_by_a_button_and_what_was_typed_stays() -> None:
