@@ -173,6 +173,6 @@ def show_incident(incident: int | Incident) -> Incident:
 
 @operation("POST", "/incidents/<id:incident_id>/ack", Scope.OPERATE, body=AckBody)
 def acknowledge_incident(
-    incident: int | Incident, *, note: str = "", until: str | None = None
+    incident: int | Incident, *, note: str = "", until: datetime | str | None = None
 ) -> Incident:
     """Acknowledge an open incident, so that no more reminders are sent."""

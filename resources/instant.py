@@ -1,6 +1,6 @@
 """Points in time in answers: ISO 8601 in UTC, with milliseconds."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -15,12 +15,17 @@ class Instant(datetime):
     @classmethod
     def of(cls, instant_ms: int) -> "Instant":
         """Return epoch milliseconds as a point in time; out of range, the nearest one."""
-        return cls.fromtimestamp(min(max(instant_ms, 0), _LATEST_MS) / 1_000, UTC)
+        since_epoch = timedelta(milliseconds=min(max(instant_ms, 0), _LATEST_MS))
+        return cls(1970, 1, 1, tzinfo=UTC) + since_epoch
 
     @classmethod
     def if_any(cls, instant_ms: int | None) -> "Instant | None":
         """Return epoch milliseconds as a point in time; None for None and 0."""
         return cls.of(instant_ms) if instant_ms else None
+
+
+#: The latest day that is in the year 9999 in every zone: until then is for ever.
+END_OF_TIME = Instant(9999, 12, 31, tzinfo=UTC)
 
 
 def iso(at: Any) -> str:

@@ -195,6 +195,7 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
     [
         (("--until", "2020-01-01"), "expected the pause to end between now and"),
         (("--until", "1970-01-01T00:00Z"), "expected the pause to end between now and"),
+        (("--for", "999999999w"), "and the year 9999, got: 9999-12-31T23:59:59.999+00:00"),
         (("--reason", "x" * 201), "expected reason to be a line of up to 200 characters"),
         (("--app", "nix"), "no app named 'nix'"),
     ],

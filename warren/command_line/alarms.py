@@ -10,9 +10,8 @@ from warren.connect import connect
 from warren.errors import CommandError
 from warren.resources import alarms as operations
 from warren.resources.alarms import Alarm, Incident
-from warren.resources.instant import iso
+from warren.resources.instant import Instant
 from warren.settings.settings import Settings
-from warren.sql.instants import moment
 from warren.terminal.output import (
     print_line,
     print_struct,
@@ -229,11 +228,10 @@ def ack(
     """Acknowledge an incident, so that no more reminders are sent."""
     if until is not None and span is not None:
         raise click.UsageError("give only one of --until and --for")
-    end_ms = None if until is None else read_moment(until, "--until", zone=settings.zone)
+    end = None if until is None else Instant.of(read_moment(until, "--until", zone=settings.zone))
     length_ms = None if span is None else read_span(span)
     with connect(settings) as client:
         if length_ms is not None:
-            end_ms = client.now_ms() + length_ms
-        end = None if end_ms is None else iso(moment(end_ms))
+            end = Instant.of(client.now_ms() + length_ms)
         client.acknowledge_incident(incident_id, note=note, until=end)
     print_line(f"incident {incident_id} is acknowledged")

@@ -25,7 +25,7 @@ from warren.connect import connect
 from warren.errors import JobFileError
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
-from warren.resources.instant import Instant, iso, to_builtins
+from warren.resources.instant import END_OF_TIME, Instant, iso, to_builtins
 from warren.resources.job_files import JOB_FILE_BYTES, ValuesGiven
 from warren.resources.jobs import NextTime, OldRuleJob
 from warren.resources.runs import EndedRun
@@ -60,7 +60,6 @@ DIFFERS = 2
 #: Runs and skips that are shown with a job.
 _LAST_RUNS = 10
 _LAST_SKIPS = 5
-_END_OF_TIME = "9999-12-31T00:00:00Z"
 #: What is said of a job without due times.
 _NEVER = "it never fires on its own"
 #: Changed due times of a job that are listed.
@@ -283,7 +282,7 @@ def show(settings: Settings, name: str, as_json: bool) -> None:
             skips = {"skips": [to_builtins(skip) for skip in skipped]}
             print_json(shown.flat() | skips)
             return
-        runs, now_ms = client.runs(job=job, until=_END_OF_TIME, limit=_LAST_RUNS), client.now_ms()
+        runs, now_ms = client.runs(job=job, until=END_OF_TIME, limit=_LAST_RUNS), client.now_ms()
     print_facts(job_facts(shown, now_ms=now_ms, zone=settings.zone))
     print_line()
     runs.sort(key=lambda run: (run.due_at, run.id), reverse=True)

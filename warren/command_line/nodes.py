@@ -10,7 +10,7 @@ from warren.client import ApiError
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect
 from warren.resources.cluster import Blocker, Cluster, Executor, Handler, Pause, Scheduler
-from warren.resources.instant import Instant, iso, to_builtins
+from warren.resources.instant import Instant, to_builtins
 from warren.settings.settings import Settings
 from warren.terminal.output import (
     print_facts,
@@ -279,11 +279,11 @@ def pause(
         raise click.UsageError("give only one of --until, --for and --no-until")
     end: dict[str, Any] = {"until": None} if endless else {}
     if until is not None:
-        end["until"] = iso(Instant.of(read_moment(until, "--until", zone=settings.zone)))
+        end["until"] = Instant.of(read_moment(until, "--until", zone=settings.zone))
     length_ms = None if span is None else read_span(span)
     with connect(settings) as client:
         if length_ms is not None:
-            end["until"] = iso(Instant.of(client.now_ms() + length_ms))
+            end["until"] = Instant.of(client.now_ms() + length_ms)
         if app is None:
             paused = client.pause_cluster(reason=reason, **end)
         else:

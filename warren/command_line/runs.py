@@ -11,7 +11,7 @@ from warren.client import ApiError, Client
 from warren.command_line.log_files import print_file
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect, way_of
-from warren.resources.instant import Instant, to_builtins
+from warren.resources.instant import END_OF_TIME, Instant, to_builtins
 from warren.resources.runs import MAX_RERUNS
 from warren.settings.settings import Settings
 from warren.sql.run_status import FAILURES, RunStatus
@@ -42,8 +42,6 @@ from warren.terminal.run_lines import (
 )
 
 _LARGEST_ID = 2**53 - 1
-#: With it, runs that are due far ahead are listed, too.
-_END_OF_TIME = "9999-12-31T00:00:00Z"
 #: Options of a list of runs that say what caused them.
 _WHOSE = ("outside_flows", "flow_run", "backfill")
 _run_id = click.argument("run_id", metavar="ID", type=click.IntRange(1, _LARGEST_ID))
@@ -137,7 +135,7 @@ def list_runs(settings: Settings, *, skips: bool, **wanted: Any) -> None:
             job=job,
             status=status.upper() if status else (),
             since=since,
-            until=_END_OF_TIME if wanted["run_date"] else None,
+            until=END_OF_TIME if wanted["run_date"] else None,
             run_date=wanted["run_date"],
             unresolved=unresolved,
             outside_flows=wanted["outside_flows"],
