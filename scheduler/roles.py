@@ -432,6 +432,7 @@ class Roles:
                 MAILS_KEY: (self._options.alarms or AlarmPolicy()).mail_server is not None,
                 ZONE_KEY: self._options.timezone,
             },
+            are_stalled=lambda: self.confirmations.are_stalled,
         )
         self.presence = Presence(
             context=self.context,

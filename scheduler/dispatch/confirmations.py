@@ -23,6 +23,9 @@ from warren.sql.runs import transitions
 
 #: The most unconfirmed batches; after that the dispatcher waits.
 UNCONFIRMED_LIMIT = 4
+#: For how long a trigger that was not confirmed in time counts against the broker, unless another
+#: one is confirmed. The rescuer sends it again sooner.
+STALLED_SECONDS = 30.0
 
 log = structlog.get_logger()
 
@@ -51,6 +54,13 @@ class Confirmations:
         self._on_missing = on_missing
         self._changed = threading.Condition()
         self._on_the_way: deque[TriggerBatch] = deque()
+        self._confirmed_at = self._unconfirmed_at = float("-inf")
+
+    @property
+    def are_stalled(self) -> bool:
+        """Whether the broker lately left triggers unconfirmed, and has confirmed none since."""
+        since = self._context.monotonic() - self._unconfirmed_at
+        return self._unconfirmed_at > self._confirmed_at and since <= STALLED_SECONDS
 
     def add(self, batch: TriggerBatch) -> None:
         with self._changed:
@@ -100,7 +110,12 @@ class Confirmations:
         sent: list[int] = []
         ends: list[End] = []
         unknown: list[int] = []
+        now = self._context.monotonic()
         for result in results:
+            if result.confirmed or result.returned:
+                self._confirmed_at = now
+            elif result.is_published and result.unknown:
+                self._unconfirmed_at = now
             sent += [item.trigger.run_id for item in result.confirmed]
             ends += [_returned(item, now_ms) for item in result.returned]
             ends += [_unsendable(item, why, now_ms) for item, why in result.unsendable]

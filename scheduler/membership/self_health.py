@@ -96,6 +96,8 @@ class SelfHealth:
     Args:
         boot_id: of this start of the scheduler.
         load: returns what the registration says about this scheduler, such as its failing roles.
+        are_stalled: returns whether the broker leaves triggers unconfirmed; the canary may work
+            meanwhile, on the one node of a cluster that this scheduler reaches.
 
     """
 
@@ -108,6 +110,7 @@ class SelfHealth:
         sealer: Sealer,
         roster: Roster,
         load: Callable[[], Mapping[str, object]],
+        are_stalled: Callable[[], bool],
     ) -> None:
         self._context = context
         self._boot_id = boot_id
@@ -115,6 +118,7 @@ class SelfHealth:
         self._sealer = sealer
         self._roster = roster
         self._load = load
+        self._are_stalled = are_stalled
         self._number = 0
         self._canary_sent_at = float("-inf")
         self._on_their_way: dict[int, float] = {}
@@ -160,6 +164,7 @@ class SelfHealth:
             and now - self._proven_at <= CANARY_AGE_SECONDS
             and now - self._database_at <= DATABASE_AGE_SECONDS
             and self._context.clock.is_steady
+            and not self._are_stalled()
         )
 
     def _beat(self, now_ms: int) -> presence.Beat:

@@ -17,12 +17,13 @@ CONFIRM_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchResult:
-    """Published triggers by what happened to them."""
+    """Triggers by what happened to them; `is_published`: they were given to the broker."""
 
     confirmed: list[RoutedTrigger]
     returned: list[RoutedTrigger]
     unknown: list[RoutedTrigger]
     unsendable: list[tuple[RoutedTrigger, str]]
+    is_published: bool
 
 
 class TriggerBatch:
@@ -57,6 +58,7 @@ class TriggerBatch:
             returned=by_fate[Confirm.RETURNED],
             unknown=by_fate[Confirm.UNKNOWN],
             unsendable=self._unsendable,
+            is_published=self._batch is not None,
         )
 
     def _fates(self) -> list[Confirm]:

@@ -11,6 +11,7 @@ from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
+from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
@@ -18,7 +19,7 @@ from tests.support.sql_rows import new_run, plan
 from warren.broker.errors import QueueUnavailable
 from warren.broker.messages.to_executor import Trigger
 from warren.broker.topology import run_queue
-from warren.broker.transport import Delivery, Queue
+from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
 from warren.scheduler.commands.bulk.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher
@@ -470,6 +471,35 @@ def test_a_missing_queue_sends_the_run_elsewhere_as_a_new_attempt(
     assert (again.kind, again.attempt, again.redeliveries) == ("RETRY", 1, 1)
     seat()
     assert still.connections.admin.count_messages(queue) == 0
+
+
+class Unconfirmed:
+    """A batch of messages that the broker never confirms."""
+
+    is_settled = True
+
+    def __init__(self, messages: Sequence[Outgoing]) -> None:
+        self._count = len(messages)
+
+    def wait(self, _seconds: float) -> list[Confirm]:
+        return [Confirm.UNKNOWN] * self._count
+
+
+def test_a_scheduler_whose_triggers_are_not_confirmed_judges_nobody(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster.scheduler()
+    FakeExecutor(cluster).join()
+    eventually(lambda: node.roster.is_healthy)
+    cluster.job("greet", concurrency=2)
+
+    with monkeypatch.context() as stalled:
+        stalled.setattr(node.connections.triggers, "publish", Unconfirmed)
+        cluster.trigger("greet")
+        eventually(lambda: not node.roster.is_healthy)
+    cluster.trigger("greet")
+
+    eventually(lambda: node.roster.is_healthy)
 
 
 def test_runs_wait_as_rows_while_the_node_that_holds_the_queue_is_down(
