@@ -8,6 +8,7 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import date
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -17,14 +18,16 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.downloads import FORMAT, FORMATS
 from warren.admin_web.services import ConsoleServices
+from warren.resources.accounts import User
 from warren.resources.instant import to_builtins
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.views.account_view import user_view
 from warren.scheduler.views.job_view import job_overview
-from warren.scheduler.views.to_json import plain
 from warren.sql.accounts import users
-from warren.sql.accounts.users import UserFilter, rights_of
+from warren.sql.accounts.users import UserFilter
+from warren.sql.instants import iso
 from warren.sql.listings import app_listing, job_search, run_search
 from warren.sql.listings.job_search import JobFilter
 from warren.sql.listings.run_search import RunSearch
@@ -73,10 +76,14 @@ def pages(read: Callable[[Any, int], tuple[Sequence[Row], Any]]) -> Iterator[Row
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return a value as in JSON; texts are left as they are."""
+    """Return a value as in JSON: of a field `at` or `…_at`, epoch milliseconds become ISO 8601."""
     if isinstance(value, str):
         return value
-    return plain("entry_at" if name == "at" else name, value)
+    if name == "at" or name.endswith("_at"):
+        return iso(value)
+    if isinstance(value, date):
+        return value.isoformat()
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _csv(columns: Sequence[str], lines: Iterable[Row]) -> Iterator[str]:
@@ -149,7 +156,7 @@ _RUN = (
     *("lasted_ms", "address", "shard_index", "shard_total", "attempt", "starts", "message"),
 )
 _APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")
-_USER = ("id", "name", "role", "apps", "may_edit_scripts", "disabled", "last_seen_at")
+_USER = ("id", *User.__struct_fields__, "last_seen_at")
 #: The most rounds of a search that matches few runs; each scans a limited number of them.
 _ROUNDS = 40
 
@@ -229,22 +236,10 @@ class ListFiles:
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place or "", limit=limit)
             page = users.filtered(session, asked)
-            rows = []
-            for user, seen_at in page:
-                rights = rights_of(user)
-                rows.append(
-                    {
-                        "id": user.id,
-                        "name": user.name,
-                        "role": rights.role.name.lower(),
-                        "apps": sorted(
-                            names[app_id_] for app_id_ in rights.app_ids if app_id_ in names
-                        ),
-                        "may_edit_scripts": rights.may_edit_glue,
-                        "disabled": bool(user.is_disabled),
-                        "last_seen_at": seen_at,
-                    }
-                )
+            rows = [
+                {"id": user.id, **to_builtins(user_view(user, names)), "last_seen_at": seen_at}
+                for user, seen_at in page
+            ]
             return rows, page[-1].user.name if len(page) == limit else None
 
         return answer("users", _USER, self._pages(read))

@@ -5,7 +5,6 @@ from typing import Any, TypeVar
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
-from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 from wtforms import (
     BooleanField,
@@ -24,7 +23,8 @@ from warren.admin_web.language import labels
 from warren.admin_web.language.labels import PASSWORD_FLAW, problem_text
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
-from warren.admin_web.visitors import Visitor, visitor
+from warren.admin_web.visitors import visitor
+from warren.resources.accounts import Token
 from warren.resources.operation import Scope
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password_problem
@@ -33,10 +33,9 @@ from warren.scheduler.commands.tokens.scopes import RIGHTS
 from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
 from warren.scheduler.commands.user_commands import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.views.to_json import TokenView, token_view
-from warren.sql.accounts import tokens, users
+from warren.scheduler.views.account_view import read_tokens, user_view
+from warren.sql.accounts import users
 from warren.sql.accounts.users import Rights, Role, UserFilter, rights_of
-from warren.sql.listings import job_search
 from warren.sql.models import User
 from warren.sql.registry.apps import ids_by_name
 
@@ -190,7 +189,7 @@ class UserPages:
     def index(self) -> Response | str | tuple[str, int]:
         form = UserFilterForm(request.args)
         if not form.validate():
-            return render_template("pages/users.html", form=form, rows=[], apps={}, next=None), 422
+            return render_template("pages/users.html", form=form, rows=[], next=None), 422
         wanted = UserFilter(
             name=form.name.data or None,
             role=Role[form.role.data.upper()] if form.role.data else None,
@@ -200,14 +199,12 @@ class UserPages:
         if exports.is_asked():
             return ListFiles(self._services).users(wanted)
         read = self._services.database.read
-        rows = read(lambda session: users.filtered(session, wanted))
+        rows, names = read(lambda session: users.filtered(session, wanted)), self._apps()
         return render_template(
             "pages/users.html",
             form=form,
-            rows=rows[:LINES],
-            apps=self._apps(),
+            rows=[(row, user_view(row.user, names)) for row in rows[:LINES]],
             next=rows[LINES - 1].user.name if len(rows) > LINES else None,
-            rights_of=rights_of,
         )
 
     @route("/users/new", Right.ADMINISTER)
@@ -384,8 +381,7 @@ class TokenPages:
     def index(self) -> str | Response:
         """Show the tokens by name, and the form of a new one."""
         if exports.is_asked():
-            rows = self._services.database.read(lambda session: self._rows(session, visitor()))
-            return exports.views("tokens", TokenView, [view for _, view in rows])
+            return exports.resources("tokens", Token, [*self._listed().values()])
         return self._page(self._form())
 
     @route("/tokens/add", Right.VIEW, methods=("POST",))
@@ -417,19 +413,16 @@ class TokenPages:
         return redirect(url_for("tokens.index"), 303)
 
     def _page(self, form: TokenForm, fresh: str = "") -> str:
-        rows = self._services.database.read(lambda session: self._rows(session, visitor()))
-        return render_template("pages/tokens.html", form=form, rows=rows, fresh=fresh)
+        return render_template("pages/tokens.html", form=form, rows=self._listed(), fresh=fresh)
 
-    def _rows(self, session: Session, known: Visitor) -> list[tuple[int, TokenView]]:
-        everybodys = known.actor.may(Right.ADMINISTER)
-        listed = tokens.listing(session, user_ids=None if everybodys else [known.user_id])
-        names = {app_id: name for name, app_id in ids_by_name(session).items()}
-        job_ids = {id_ for row in listed for id_ in tokens.ids_of(row.token.jobs) or ()}
-        jobs = job_search.names(session, job_ids, known.app_ids)
-        now_ms = self._services.now_ms()
-        return [
-            (row.token.id, token_view(row, now_ms=now_ms, apps=names, jobs=jobs)) for row in listed
-        ]
+    def _listed(self) -> dict[int, Token]:
+        known, now_ms = visitor(), self._services.now_ms()
+        user_ids = None if known.actor.may(Right.ADMINISTER) else [known.user_id]
+        return self._services.database.read(
+            lambda session: read_tokens(
+                session, now_ms=now_ms, user_ids=user_ids, app_ids=known.app_ids
+            )
+        )
 
     def _form(self, given: Any = None) -> TokenForm:
         known, form = visitor(), TokenForm(given)

@@ -11,7 +11,6 @@ from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.schedules.reading import next_fire
 from warren.scheduler.schedules.registry import written
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
-from warren.scheduler.views.to_json import plain
 from warren.sql.listings.job_search import ListedJob
 
 #: Declared fields that have no line of their own, because other lines show them.
@@ -48,7 +47,8 @@ def job_overview(
 
     `children` are APP/NAME.
     """
-    declared = {name: plain(name, getattr(spec, name)) for name in FIELDS if name not in _CUSTOM}
+    declared = {name: getattr(spec, name) for name in FIELDS if name not in _CUSTOM}
+    declared |= {name: list(value) for name, value in declared.items() if isinstance(value, tuple)}
     declared["expect"] = spec.expect.rules()
     declared["flow"] = spec.flow and spec.flow.to_mapping()
     fire = next_fire(job, now_ms=now_ms, timezone=timezone, calendars=calendars)

@@ -3,19 +3,16 @@
 import sys
 
 import click
-from sqlalchemy.orm import Session
 
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
 from warren.local_client import open_client
+from warren.resources.accounts import Token
 from warren.resources.operation import Scope
 from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
-from warren.scheduler.views.to_json import TokenView, to_json, token_view
+from warren.scheduler.views.account_view import read_tokens
 from warren.settings.settings import Settings
-from warren.sql.accounts import tokens as tokens_table
-from warren.sql.listings import job_search
-from warren.sql.registry import apps
-from warren.terminal.output import print_json, print_table, relative, visible
+from warren.terminal.output import print_struct, print_table, shown_ago, visible
 
 HEADERS = ("name", "owner", "scopes", "apps", "state", "expires", "last used")
 
@@ -86,12 +83,12 @@ def list_tokens(settings: Settings, as_json: bool) -> None:
     """List the tokens and what they may do."""
     with open_database(settings) as database:
         now = now_ms(database)
-        views = database.read(lambda session: read_tokens(session, now))
+        listed = database.read(lambda session: read_tokens(session, now_ms=now)).values()
     if as_json:
-        for view in views:
-            print_json(to_json(view))
+        for token in listed:
+            print_struct(token)
         return
-    lines = [_line(view, now) for view in views]
+    lines = [_line(token, now) for token in listed]
     print_table(HEADERS, lines, nothing="no tokens; create one: warren tokens add")
 
 
@@ -103,15 +100,6 @@ def revoke(settings: Settings, name: str) -> None:
     with open_client(settings) as client:
         changed = client.commands.tokens.revoke(client.ids.token(name))
     print(f"revoked {name}" if changed else f"{name} was already revoked")
-
-
-def read_tokens(session: Session, now: int) -> list[TokenView]:
-    """Return the view of every token."""
-    listed = tokens_table.listing(session)
-    names = {app_id: name for name, app_id in apps.ids_by_name(session).items()}
-    job_ids = {id_ for row in listed for id_ in tokens_table.ids_of(row.token.jobs) or ()}
-    jobs = job_search.names(session, job_ids, None)
-    return [token_view(row, now_ms=now, apps=names, jobs=jobs) for row in listed]
 
 
 def _parts(listed: str) -> list[str]:
@@ -127,13 +115,13 @@ def _scope(word: str) -> Scope:
         ) from None
 
 
-def _line(view: TokenView, now: int) -> tuple[str, ...]:
+def _line(token: Token, now: int) -> tuple[str, ...]:
     return (
-        view.name,
-        view.owner,
-        ", ".join(view.scopes),
-        visible(", ".join(view.jobs or view.apps or ("all",))),
-        view.state,
-        relative(view.expires_at, now),
-        f"{relative(view.used_at, now)} from {visible(view.used_from)}" if view.used_at else "",
+        token.name,
+        token.owner,
+        ", ".join(token.scopes),
+        visible(", ".join(token.jobs or token.apps or ("all",))),
+        token.state,
+        shown_ago(token.expires_at, now),
+        f"{shown_ago(token.used_at, now)} from {visible(token.used_from)}" if token.used_at else "",
     )

@@ -2,7 +2,6 @@
 
 import sys
 from getpass import getpass
-from typing import Any
 
 import click
 
@@ -10,12 +9,12 @@ from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.local_client import open_client
+from warren.scheduler.views.account_view import user_view
 from warren.settings.settings import Settings
 from warren.sql.accounts import users as users_table
 from warren.sql.accounts.users import Rights, Role
-from warren.sql.models import User
 from warren.sql.registry import apps
-from warren.terminal.output import print_json, print_table
+from warren.terminal.output import print_struct, print_table
 
 HEADERS = ("name", "role", "apps", "scripts", "state")
 _ROLES = {role.name.lower(): role for role in (Role.ADMINISTRATOR, Role.OPERATOR, Role.VIEWER)}
@@ -94,18 +93,18 @@ def list_users(settings: Settings, as_json: bool) -> None:
                 {app_id: name for name, app_id in apps.ids_by_name(session).items()},
             )
         )
-    shown = [_json(user, names) for user in rows]
+    shown = [user_view(user, names) for user in rows]
     if as_json:
         for user in shown:
-            print_json(user)
+            print_struct(user)
         return
     lines = [
         (
-            user["name"],
-            user["role"],
-            "all" if user["role"] == "administrator" else ", ".join(user["apps"]),
-            "yes" if user["may_edit_scripts"] else "",
-            "disabled" if user["disabled"] else "",
+            user.name,
+            user.role,
+            "all" if user.role == "administrator" else ", ".join(user.apps),
+            "yes" if user.may_edit_scripts else "",
+            "disabled" if user.disabled else "",
         )
         for user in shown
     ]
@@ -128,14 +127,3 @@ def read_password() -> str:
     if getpass("Again: ") != password:
         raise CommandError("the two passwords differ")
     return password
-
-
-def _json(user: User, app_names: dict[int, str]) -> dict[str, Any]:
-    rights = users_table.rights_of(user)
-    return {
-        "name": user.name,
-        "role": rights.role.name.lower(),
-        "apps": [app_names[app_id] for app_id in rights.app_ids if app_id in app_names],
-        "may_edit_scripts": rights.may_edit_glue,
-        "disabled": bool(user.is_disabled),
-    }

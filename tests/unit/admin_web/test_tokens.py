@@ -1,13 +1,16 @@
 """The console's page for tokens: one's own, shown once, revoked at once."""
 
+import json
 import re
+from typing import Any
 
 from flask import Flask
 
-from tests.support.console import Visit, signed_in
+from tests.support.console import Clock, Visit, signed_in
 from warren.scheduler.commands.tokens.token_text import is_token
 from warren.sql.accounts import tokens
 from warren.sql.engine import Database
+from warren.sql.instants import iso
 
 NEW = {"token_name": "deploy", "scopes": ["read", "trigger"], "apps": ["reports"], "days": "30"}
 
@@ -61,3 +64,21 @@ def test_tokens_of_others_are_an_administrators_business(
     assert admin.post(f"/tokens/{listed.token.id}/revoke").status_code == 303
     [revoked] = database.read(tokens.listing)
     assert revoked.token.revoked_by == "admin"
+
+
+def test_page_and_file_say_when_and_from_where_a_token_was_used(
+    app: Flask, database: Database, clock: Clock
+) -> None:
+    operator = signed_in(app, "operator")
+    operator.post("/tokens/add", NEW)
+    [listed] = database.read(tokens.listing)
+    use: dict[str, Any] = {"now_ms": clock.now - 300_000, "before_ms": 0, "address": "192.0.2.7"}
+    database.write(lambda session: tokens.touch(session, listed.token.id, **use))
+
+    page = operator.get("/tokens").text
+    [exported] = json.loads(operator.get("/tokens?format=json").text)
+
+    assert "5m ago" in page
+    assert "192.0.2.7" in page
+    assert (exported["scopes"], exported["apps"]) == (["read", "trigger"], ["reports"])
+    assert exported["used_at"] == iso(clock.now - 300_000)
