@@ -504,7 +504,7 @@ class ActiveRuns:
         elif run.end is not None:
             self._reporting.report(msgspec.structs.replace(run.end, identity=run.trigger.identity))
 
-    def _record_closed(self, run: ActiveRun) -> None:
+    def _report_closed(self, run: ActiveRun) -> None:
         self._reporting.drop_closed(run.trigger)
 
     # -- the table ----------------------------------------------------------------------------
@@ -520,7 +520,7 @@ class ActiveRuns:
             Event.REACHED: (Phase.RUNNING, (_run_in_lane, _stop_waiting, _note_start)),
             Event.HANDED_BACK: (Phase.WAITING, (_queue_again,)),
             Event.STOP: (Phase.GONE, (_drop_from_lane, _report_stop)),
-            Event.CLOSED: (Phase.GONE, (_drop_from_lane, _record_closed)),
+            Event.CLOSED: (Phase.GONE, (_drop_from_lane, _report_closed)),
         },
         Phase.STARTING: {
             Event.DURABLE: (Phase.RUNNING, (_enter_slot,)),

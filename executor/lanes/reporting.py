@@ -148,11 +148,9 @@ class Reporting:
             self.not_started(trigger, stop.words)
 
     def drop_closed(self, trigger: Trigger) -> None:
-        """Record that a waiting run is gone; the schedulers, who ended it, need no report."""
+        """Report that a waiting run is gone: if it is LOST, the schedulers may plan it again."""
         self._log.info("run_dropped", run_id=trigger.run_id, job_id=trigger.job_id)
-        self._run_states.finish(not_started(trigger, Why.CLOSED_OUT_OF_CONTACT()))
-        self._run_states.confirm((trigger.run_id,), self._clock.now_ms())
-        self._commits.schedule()
+        self.not_started(trigger, Why.CLOSED_OUT_OF_CONTACT())
 
     def report(self, report: Final) -> None:
         """Record a run's end and send it after the next commit, even if that fails."""
