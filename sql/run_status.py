@@ -47,6 +47,9 @@ class Kind(StrEnum):
     BACKFILL = "BACKFILL"
 
 
+#: The late status of a LOST run whose executor says later that it never started; else a result.
+NEVER_STARTED = "NEVER_STARTED"
+
 #: The kinds of runs of a schedule's own ticks.
 BY_SCHEDULE = (Kind.SCHEDULE, Kind.MISFIRE)
 

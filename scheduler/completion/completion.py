@@ -21,6 +21,7 @@ from warren.scheduler.completion.follow_ups import FollowUps, store_alarms
 from warren.scheduler.completion.retry_policy import (
     NO_FAILURE,
     is_withdrawn,
+    late_redelivery,
     next_attempt,
     with_node_retry,
 )
@@ -38,7 +39,7 @@ from warren.sql.ids import RunIds
 from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import calls, planning, ticks
+from warren.sql.runs import calls, planning, reruns, ticks
 from warren.sql.runs.run_rows import FailedRun, LockedRun
 
 
@@ -111,6 +112,7 @@ class Completion:
         unsuccessful = [row for row, end in judged.won if end.status is not RunStatus.SUCCEEDED]
         nodes = self.flows.nodes_of(session, unsuccessful)
         attempts = self._next_attempts(judged.won, known, failures, nodes)
+        attempts |= self._late_redeliveries(session, judged.unstarted, now_ms)
         retried = planning.plan(session, list(attempts.values()), self._ids)
         self._keep_nodes(session, judged.won, dict(zip(attempts, retried, strict=True)))
         last = [ended for ended in judged.won if ended.row.id not in attempts]
@@ -189,6 +191,26 @@ class Completion:
             if attempt is not None:
                 attempts[row.id] = attempt
         return attempts
+
+    def _late_redeliveries(
+        self, session: Session, unstarted: Sequence[Won], now_ms: int
+    ) -> dict[int, planning.NewRun]:
+        """Return what repeats LOST runs that never started, unless something newer exists.
+
+        A re-run locks the run that it repeats, so none is planned meanwhile.
+        """
+        if not unstarted:
+            return {}
+        later = reruns.later(session, [row.id for row, _ in unstarted])
+        jobs = job_rows.for_runs(session, {row.job_id for row, _ in unstarted})
+        again = {
+            row.id: late_redelivery(row, jobs.get(row.job_id), end, now_ms=now_ms)
+            for row, end in unstarted
+            if row.id not in later
+        }
+        wanted = [row for row, _ in unstarted if again.get(row.id) is not None]
+        may_go_on = self.flows.reopen(session, wanted)
+        return {run_id: run for run_id, run in again.items() if run and run_id in may_go_on}
 
 
 def _jobs_to_run(session: Session, won: Sequence[Won]) -> dict[int, JobToRun]:

@@ -38,7 +38,15 @@ from warren.sql.jobs import job_names, job_rows, script_versions
 from warren.sql.registry import apps
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import flow_nodes, planning, transitions
-from warren.sql.runs.flow_nodes import BROADCAST, KEPT, NEW, RunningFlow, StoredNode
+from warren.sql.runs.flow_nodes import (
+    BROADCAST,
+    BYPASSED,
+    KEPT,
+    NEW,
+    NodeState,
+    RunningFlow,
+    StoredNode,
+)
 from warren.sql.runs.planning import NewRun
 from warren.sql.runs.run_rows import LockedRun
 
@@ -238,6 +246,42 @@ class FlowRuns:
         graphs, broken = self._graphs(session, runs)
         return self._judge(session, runs, graphs, ends or {}, broken)
 
+    def reopen(self, session: Session, rows: Collection[LockedRun]) -> set[int]:
+        """Let running flows wait again for the nodes of these runs; return the runs that may go on.
+
+        Those are the runs of no flow, and those after whose node nothing has begun: what was only
+        bypassed after it is judged again. The flows are locked.
+        """
+        may_go_on = {row.id for row in rows if row.flow_run_id is None}
+        flow_ids = {row.flow_run_id for row in rows if row.flow_run_id is not None}
+        if not flow_ids:
+            return may_go_on
+        flows = transitions.lock(session, flow_ids)
+        running = [
+            run.id
+            for run in flows
+            if run.status == RunStatus.RUNNING and run.kill_requested_at is None
+        ]
+        states = flow_nodes.of_flows(session, running)
+        ended: set[int] = set()
+        for run_id, node in self.nodes_of(session, rows).items():
+            part = node.graph.descendants({node.name})
+            begun = [
+                state
+                for state in states.get(node.flow.id, ())
+                if state.node in part and state.outcome != KEPT
+            ]
+            own = [state for state in begun if state.node == node.name]
+            after = [state for state in begun if state.node != node.name]
+            if own and all(_is_untouched(state) for state in after):
+                may_go_on.add(run_id)
+                ended |= {state.id for state in begun if state.outcome is not None}
+        if ended:
+            flow_nodes.reopen(session, ended)
+            # What other nodes keep from running is bypassed again; nothing begins or ends by it.
+            self.advance(session, running)
+        return may_go_on
+
     def nodes_of(self, session: Session, rows: Iterable[LockedRun]) -> dict[int, NodeOfFlow]:
         """Return the nodes that runs belong to, by run id; those of no flow are left out."""
         of_nodes = [row for row in rows if row.flow_run_id is not None]
@@ -434,6 +478,11 @@ def _kept(item: StoredNode) -> dict[str, Any]:
         "kept_outcome": item.outcome,
         "kept_of": item.id,
     }
+
+
+def _is_untouched(state: NodeState) -> bool:
+    """Whether a node has not begun, and has no outcome but that it was bypassed."""
+    return state.begun_at is None and state.outcome in (None, BYPASSED)
 
 
 def _was_declined(item: StoredNode) -> bool:

@@ -46,9 +46,7 @@ def next_attempt(
     to kill is not retried, nor one whose handler says a retry is useless; a refused one only if an
     earlier attempt `has_failed`.
     """
-    if not end.may_retry:
-        return None
-    if job is None or run.kill_requested_at is not None or was_stopped(run, job):
+    if not end.may_retry or job is None or not _may_run_again(run, job):
         return None
     if end.status is RunStatus.UNDELIVERED and end.never_started:
         again = _redelivery(run, end, now_ms)
@@ -59,6 +57,19 @@ def next_attempt(
         or (end.status is RunStatus.REFUSED and has_failed)
     )
     return _retry(run, job, end, now_ms=now_ms, chance=chance) if is_retried else None
+
+
+def late_redelivery(
+    run: LockedRun, job: JobToRun | None, end: End, *, now_ms: int
+) -> NewRun | None:
+    """Return the same attempt again, of a LOST run that never started; it never uses a retry."""
+    if job is None or not _may_run_again(run, job):
+        return None
+    return _redelivery(run, end, now_ms)
+
+
+def _may_run_again(run: LockedRun, job: JobToRun) -> bool:
+    return run.kill_requested_at is None and not was_stopped(run, job)
 
 
 def with_node_retry(job: JobToRun, retry: NodeRetry) -> JobToRun:

@@ -25,7 +25,7 @@ from warren.scheduler.completion.end import (
 )
 from warren.scheduler.problems import explanation
 from warren.sql.limits import holds
-from warren.sql.run_status import ENTERED_FROM, FINAL, RunStatus
+from warren.sql.run_status import ENTERED_FROM, FINAL, NEVER_STARTED, RunStatus
 from warren.sql.runs import successes, transitions
 from warren.sql.runs.run_rows import LockedRun
 from warren.sql.runs.successes import SentTo, Success
@@ -54,7 +54,8 @@ class Judged:
     """Ends by their rows: those that won, and why the others, as run ids, did not.
 
     `ignored` came too late, or a second time. `not_theirs` were reported by an executor to which
-    they were not routed. `others` are of other runs that had these ids.
+    they were not routed. `others` are of other runs that had these ids. `unstarted` are LOST runs
+    whose executor says for the first time that they never started.
     """
 
     won: list[Won] = field(default_factory=list)
@@ -62,6 +63,7 @@ class Judged:
     unknown: set[int] = field(default_factory=set)
     not_theirs: set[int] = field(default_factory=set)
     others: set[int] = field(default_factory=set)
+    unstarted: list[Won] = field(default_factory=list)
 
 
 def complete_simple_successes(
@@ -85,14 +87,14 @@ def complete_simple_successes(
 def complete_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judged:
     """Lock and read the rows of runs, then end those that may end this way.
 
-    The result of a run that was given up as LOST is stored as its late status.
+    What its executor says later of a run that was given up as LOST is stored as its late status.
     """
     judged = Judged()
     if not ends:
         return judged
     rows = {row.id: row for row in transitions.lock(session, {end.run_id for end in ends})}
     won: dict[int, Won] = {}
-    late: dict[int, RunStatus] = {}
+    late: dict[int, tuple[str, Won]] = {}
     for end in ends:
         row = rows.get(end.run_id)
         if row is None:
@@ -106,9 +108,12 @@ def complete_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judge
             won[end.run_id] = Won(row, _as_killed(row, plausible))
         else:
             judged.ignored.append(end.run_id)
-            if _is_late(row, end):
-                late.setdefault(end.run_id, end.status)
-    _note_late(session, late)
+            if (status := _late_status(row, end)) is not None:
+                late.setdefault(end.run_id, (status, Won(row, end)))
+    first = _note_late(session, {run_id: status for run_id, (status, _) in late.items()})
+    judged.unstarted = [
+        told for status, told in late.values() if status == NEVER_STARTED and told.row.id in first
+    ]
     judged.won = list(won.values())
     if won:
         transitions.end(session, [_final_state(ended.row, ended.end) for ended in judged.won])
@@ -186,12 +191,22 @@ def _final_state(row: LockedRun, end: End) -> FinalState:
     )
 
 
-def _is_late(row: LockedRun, end: End) -> bool:
-    """Whether this is the result of a run that was given up as LOST."""
-    is_result = end.status is not RunStatus.LOST and not end.never_started
-    return row.status == RunStatus.LOST and is_result
+def _late_status(row: LockedRun, end: End) -> str | None:
+    """Return what an end says of a run that was given up as LOST; None if nothing.
+
+    That it never started is believed only of its executor, and only if it never said otherwise.
+    """
+    if row.status != RunStatus.LOST or end.status is RunStatus.LOST:
+        return None
+    if not end.never_started:
+        return end.status.value
+    is_proof = end.sent_to is not None and end.routed_at in (None, row.routed_at)
+    return NEVER_STARTED if is_proof and row.started_at is None else None
 
 
-def _note_late(session: Session, results: Mapping[int, RunStatus]) -> None:
-    for run_id in sorted(transitions.note_late(session, results)) if results else ():
-        log.warning("result_came_late", run_id=run_id, status=results[run_id].value)
+def _note_late(session: Session, reports: Mapping[int, str]) -> set[int]:
+    """Store late statuses; return the runs that had none before."""
+    first = transitions.note_late(session, reports) if reports else set()
+    for run_id in sorted(first):
+        log.warning("result_came_late", run_id=run_id, status=reports[run_id])
+    return first

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, exists, insert, not_, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from warren.sql.batch import Guard, chunks, update_each
+from warren.sql.batch import Guard, chunks, update_alike, update_each
 from warren.sql.explanation import Explanation
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.rows import fetch, query
@@ -25,6 +25,7 @@ BROADCAST = 0
 NEW = 0
 
 _IS_OPEN = f"{FlowNode.outcome.expression} IS NULL"
+_IS_OVER = f"{FlowNode.outcome.expression} IS NOT NULL"
 _IS_BYPASSED = f"{FlowNode.outcome.expression} = '{BYPASSED}'"
 _IS_WAITING = f"{_IS_OPEN} AND {FlowNode.begun_at.expression} IS NULL"
 
@@ -184,6 +185,12 @@ def begin(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
 def end(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
     """Set the outcomes of nodes that have none; all rows must have the same keys."""
     return update_each(session, FlowNode, rows, guard=Guard(_IS_OPEN)) if rows else 0
+
+
+def reopen(session: Session, node_ids: Iterable[int]) -> None:
+    """Take the outcomes of nodes back."""
+    values = dict.fromkeys(("outcome", "ended_at", "reason", "why", "result"))
+    update_alike(session, FlowNode, sorted(node_ids), values, guard=Guard(_IS_OVER))
 
 
 def update_reasons(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:

@@ -192,10 +192,10 @@ def end(session: Session, ended: Sequence[FinalState]) -> int:
     )
 
 
-def note_late(session: Session, results: Mapping[int, RunStatus]) -> set[int]:
-    """Store results that arrived after runs were LOST; return the runs that had none before."""
-    first = {row.id for row in lock_rows(session, _RunId, Run, sorted(results), _LOST_FOR_GOOD)}
-    rows = [{"id": run_id, "late_status": results[run_id].value} for run_id in sorted(first)]
+def note_late(session: Session, reports: Mapping[int, str]) -> set[int]:
+    """Store late statuses of runs that are LOST; return the runs that had none before."""
+    first = {row.id for row in lock_rows(session, _RunId, Run, sorted(reports), _LOST_FOR_GOOD)}
+    rows = [{"id": run_id, "late_status": reports[run_id]} for run_id in sorted(first)]
     update_each(session, Run, rows, guard=Guard(_LOST_FOR_GOOD.guard))
     return first
 

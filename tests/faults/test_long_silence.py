@@ -23,7 +23,7 @@ from warren.scheduler.timeouts import Timeouts
 from warren.sql.models import Run
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
-from warren.sql.run_status import FINAL, RunStatus
+from warren.sql.run_status import FINAL, NEVER_STARTED, RunStatus
 
 #: "Every run reaches a final state within timeout + grace + 20 s of its executor's death."
 SETTLED_SECONDS = GRACE_SECONDS + 20
@@ -145,7 +145,8 @@ def _wake(scene: Scene, frozen: Command, scheduler: Command) -> None:
     (deployment.folder / "release-of-gone").touch()
     scheduler.send(signal.SIGCONT)
     frozen.send(signal.SIGCONT)
-    eventually(lambda: scene.frozen("once").late_status, every=0.05)
+    for name in ("once", "waiting"):
+        eventually(lambda it=name: scene.frozen(it).late_status, every=0.05)
     deployment.await_all_final()
     deployment.job("afterwards")
     scene.afterwards = [deployment.trigger("afterwards", address="a-frozen") for _ in range(3)]
@@ -196,6 +197,13 @@ def test_f13_frozen_executor_starts_nothing_that_was_given_up_meanwhile(scene: S
     for name in ("waiting", "late"):
         assert scene.frozen(name).status in {RunStatus.LOST, RunStatus.UNDELIVERED}
         assert scene.deployment.start_of(scene.of_frozen[name]) is None
+
+
+def test_f13_run_that_never_started_on_the_frozen_executor_is_run_after_all(scene: Scene) -> None:
+    lost, again = scene.attempts(scene.of_frozen["waiting"])
+
+    assert (lost.status, lost.late_status) == (RunStatus.LOST, NEVER_STARTED)
+    assert (again.status, again.retries_left) == (RunStatus.SUCCEEDED, lost.retries_left)
 
 
 def test_f13_frozen_executor_works_again_once_it_goes_on(scene: Scene) -> None:

@@ -80,7 +80,7 @@ def run_facts(run: Run, *, now_ms: int, zone: ZoneInfo, is_flow: bool = False) -
         "flow": f"run {run.flow_run_id}" if run.flow_run_id else "",
         "status": run.status,
         "progress": str(_progress(run, now_ms) or ""),
-        "reported later": run.late_status or "",
+        "reported later": _reported_later(run),
         "shard": f"{run.shard_index}/{run.shard_total}" if run.shard_total else "not known yet",
         "attempt": str(run.starts + 1),
         "address": run.address or "",
@@ -93,6 +93,10 @@ def run_facts(run: Run, *, now_ms: int, zone: ZoneInfo, is_flow: bool = False) -
         name: f"{shown_time(at, zone)}  ({shown_ago(at, now_ms)})" if at else ""
         for name, at in times.items()
     }
+
+
+def _reported_later(run: Run) -> str:
+    return "it never started" if run.late_status == "NEVER_STARTED" else run.late_status or ""
 
 
 def _script(run: Run) -> str:

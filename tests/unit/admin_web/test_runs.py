@@ -14,7 +14,7 @@ from warren.scheduler.commands.bulk.triggers import When
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import AuditEntry, Run
-from warren.sql.run_status import Kind, RunStatus
+from warren.sql.run_status import NEVER_STARTED, Kind, RunStatus
 
 NASTY = '"><img src=x onerror=alert(1)>{{45679*76543}}'
 #: What it would be if a page computed it; no random token holds it by chance.
@@ -598,6 +598,23 @@ class TestRun:
         for language in ("en", "zh-CN"):
             admin.client.set_cookie("warren_language", language)
             assert {admin.get(f"/runs/{run_id}").status_code for run_id in ids} == {200}
+
+    @pytest.mark.parametrize(
+        ("late", "words"),
+        [
+            ("SUCCEEDED", {"en": "succeeded", "zh-CN": "成功"}),
+            (NEVER_STARTED, {"en": "it never started", "zh-CN": "从未开始"}),
+        ],
+    )
+    def test_a_lost_run_says_what_its_executor_said_later(
+        self, admin: Visit, rows: Rows, late: str, words: dict[str, str]
+    ) -> None:
+        lost = rows.run(rows.job("nightly"), 1_000, status="LOST", late_status=late)
+
+        for language, told in words.items():
+            admin.client.set_cookie("warren_language", language)
+            [notice] = re.findall(r'<p class="notice info">.*</p>', admin.get(f"/runs/{lost}").text)
+            assert told in notice
 
 
 def stored(rows: Rows, run_id: int) -> Run:

@@ -108,6 +108,16 @@ def test_a_running_run_says_how_far_it_is_in_lists_and_alone() -> None:
     assert run_facts(run(), now_ms=NOON, zone=ZoneInfo("UTC"))["progress"] == ""
 
 
+@pytest.mark.parametrize(
+    ("late", "words"),
+    [(None, ""), ("SUCCEEDED", "SUCCEEDED"), ("NEVER_STARTED", "it never started")],
+)
+def test_facts_say_what_was_reported_of_a_lost_run(late: str | None, words: str) -> None:
+    lost = run(status="LOST", late_status=late)
+
+    assert run_facts(lost, now_ms=NOON, zone=ZoneInfo("UTC"))["reported later"] == words
+
+
 @pytest.mark.parametrize("message", ["first\nsecond", "\n\nfirst\nsecond", "  first\r\nsecond"])
 def test_line_holds_the_first_line_of_the_message(message: str) -> None:
     assert run_line(run(message=message), now_ms=NOON)[-1].strip() == "first"
