@@ -37,3 +37,16 @@ class User(msgspec.Struct, kw_only=True, frozen=True):
     apps: list[str]
     may_edit_scripts: bool
     disabled: bool
+
+
+class WhoAmI(msgspec.Struct, kw_only=True, frozen=True):
+    """What a token may do at present, which is never more than its owner may.
+
+    `apps` and `jobs` are null if it is not limited to some.
+    """
+
+    token: str
+    owner: str
+    scopes: list[str]
+    apps: list[str] | None
+    jobs: list[str] | None

@@ -14,6 +14,7 @@ from warren import __version__
 from warren.client import ApiError, Client
 from warren.client.answers import placed
 from warren.errors import CommandError, SettingsError, WarrenError
+from warren.resources.accounts import WhoAmI
 from warren.settings.login import Login, stored_login
 from warren.settings.settings import DATABASE_FILE, PREFIX, Settings
 
@@ -66,13 +67,6 @@ def way_in_words(way: Way) -> str:
     return f"{f'the API at {way.api.url}' if way.api else 'the database'}, by {way.because}"
 
 
-class TokenNames(msgspec.Struct):
-    """The name of a token, and of the user whose it is."""
-
-    token: str
-    owner: str
-
-
 @contextmanager
 def connect(settings: Settings) -> Iterator[Client]:
     """Yield a client of what the settings ask for.
@@ -95,8 +89,8 @@ def connect(settings: Settings) -> Iterator[Client]:
         yield client
 
 
-def who_am_i(api: Login) -> TokenNames:
-    """Return whose token a login has.
+def who_am_i(api: Login) -> WhoAmI:
+    """Return what the token of a login may do.
 
     Raises:
         CommandError: the API refused it, did not answer, or is none of Warren's.
@@ -104,7 +98,7 @@ def who_am_i(api: Login) -> TokenNames:
     """
     with _client_of(api) as client:
         try:
-            return msgspec.convert(client.read("/whoami"), TokenNames)
+            return msgspec.convert(client.read("/whoami"), WhoAmI)
         except msgspec.ValidationError as error:
             words = f"{api.url}: expected Warren's API there, got another answer"
             raise CommandError(words) from error

@@ -15,6 +15,7 @@ from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.services import ApiServices
 from warren.broker.reasons.codes import Reason
 from warren.resources import cluster as operations
+from warren.resources.accounts import WhoAmI
 from warren.resources.cluster import Blocker, Changed, Cluster, Executor, Paused
 from warren.resources.operation import OpenAccess
 from warren.scheduler.views import blockers
@@ -150,19 +151,6 @@ class About(msgspec.Struct, kw_only=True):
     name: str
     version: str
     openapi: str
-
-
-class WhoAmI(msgspec.Struct, kw_only=True):
-    """What a token may do at present, which is never more than its owner may.
-
-    `apps` and `jobs` are null if it is not limited to some.
-    """
-
-    token: str
-    owner: str
-    scopes: list[str]
-    apps: list[str] | None
-    jobs: list[str] | None
 
 
 class MetaEndpoints:
