@@ -23,10 +23,11 @@ from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response
 
 from warren.admin_web.access.gate import TOKEN
+from warren.admin_web.api.problem_answers import HTTP_STATUS
 from warren.admin_web.links import came_from
 from warren.admin_web.services import PageCacheLimits
 from warren.admin_web.visitors import Visitor, known_visitor
-from warren.scheduler.problems import ProblemKind, Refused
+from warren.scheduler.problems import Refused
 from warren.sql.errors import DatabaseUnavailable, NotFound
 
 #: Pages without forms, except the audit log.
@@ -121,14 +122,6 @@ def _key() -> tuple[str, str] | None:
     if request.method != "GET" or request.endpoint not in ENDPOINTS or not isinstance(token, str):
         return None
     return hashlib.sha256(token.encode()).hexdigest(), request.full_path
-
-
-HTTP_STATUS = {
-    ProblemKind.INVALID: 422,
-    ProblemKind.UNKNOWN: 404,
-    ProblemKind.CONFLICT: 409,
-    ProblemKind.FORBIDDEN: 403,
-}
 
 
 #: Seconds after which the page about a lost database reloads.

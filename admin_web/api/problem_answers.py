@@ -13,9 +13,16 @@ from werkzeug.exceptions import HTTPException, NotFound
 from werkzeug.wrappers import Response
 
 from warren.admin_web.api.endpoint import BASE
-from warren.admin_web.errors import HTTP_STATUS
-from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
+from warren.scheduler.problems import Code, Problem, ProblemKind, Refused, lookup_problem
 from warren.sql.errors import DatabaseUnavailable, LookupFailed
+
+#: The status of an answer that refuses, by the kind of its first problem.
+HTTP_STATUS = {
+    ProblemKind.INVALID: 422,
+    ProblemKind.UNKNOWN: 404,
+    ProblemKind.CONFLICT: 409,
+    ProblemKind.FORBIDDEN: 403,
+}
 
 
 class Refusal(Exception):

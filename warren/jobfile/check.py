@@ -34,7 +34,6 @@ from warren.scheduler.views.job_warnings import own_warnings
 from warren.sql.dialects.url_forms import file_url
 from warren.sql.engine import Database
 from warren.sql.instants import moment
-from warren.sql.schema import migration
 
 #: The handler that only executors with `WARREN_BUILTIN=http` have.
 HTTP_NAME = "warren.http"
@@ -174,6 +173,9 @@ def _refusals(
     file: JobFile, specs: Sequence[JobSpec], timezone: str, added: Sequence[str]
 ) -> Sequence[str]:
     """Return what the scheduler's rules for whole files say about valid ones."""
+    # It loads Alembic, which other commands than this one do not need.
+    from warren.sql.schema import migration  # noqa: PLC0415
+
     with tempfile.TemporaryDirectory(prefix="warren-check-") as folder:
         database = Database(file_url(Path(folder) / "warren.db"))
         try:
