@@ -15,10 +15,11 @@ from warren.executor.handlers.handler_registry import HandlersError
 
 #: All of Warren that a job process has loaded, by package: each module costs every job's process.
 LOADED = {
-    "warren": "broker executor",
+    "warren": "broker executor resources",
     "warren.broker": "durations messages process_use reasons",
     "warren.broker.messages": "to_executor values",
     "warren.broker.reasons": "codes stored",
+    "warren.resources": "spelling",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement forking frames interpreter "
     "job_main linux output process_state script_process termination zygote",
