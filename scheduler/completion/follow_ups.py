@@ -98,7 +98,8 @@ def _webhook_call(
         result=run.result or "",
     )
     return NewAlarm(
-        subject_key=f"end:{tick.job_id}:{tick.scheduled_at}:{tick.origin_id}",
+        # With the run, because a tick ends again after a LOST run that never started.
+        subject_key=f"end:{tick.job_id}:{tick.scheduled_at}:{tick.origin_id}:{run.id}",
         channel=RUN_END,
         target=url,
         content=to_text(news),

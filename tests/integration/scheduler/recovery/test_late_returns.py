@@ -1,11 +1,13 @@
 """An executor that comes back says of LOST runs that they never started: their due time runs."""
 
 import pytest
+from sqlalchemy import select
 
 from tests.integration.scheduler.family import completion, tick_in_flight
 from tests.integration.scheduler.flow_play import (
     FAILED,
     end_node,
+    end_run,
     faults,
     flow,
     job,
@@ -22,7 +24,7 @@ from tests.support.sql_rows import put
 from warren.broker.messages.to_executor import Trigger
 from warren.scheduler.completion.end import lost, never_started
 from warren.scheduler.node import SchedulerNode
-from warren.sql.models import Run
+from warren.sql.models import Alarm, Run
 from warren.sql.run_status import NEVER_STARTED, RunStatus
 from warren.sql.runs.successes import SentTo
 
@@ -175,6 +177,22 @@ def test_only_the_shard_that_never_started_is_planned_again(cluster: Cluster) ->
 
     planned = cluster.runs(status=RunStatus.PLANNED)
     assert [(run.shard_index, run.shard_total, run.attempt) for run in planned] == [(1, 3, 1)]
+
+
+@on_memory
+def test_a_webhook_that_could_not_be_told_of_the_loss_is_told_of_the_end_too(
+    cluster: Cluster,
+) -> None:
+    cluster.apply(job("work", webhook_url="https://example.com"))
+    run_id = cluster.trigger("work")
+    lose(cluster, cluster.run(run_id))
+
+    say_never_started(cluster, cluster.run(run_id))
+    [again] = cluster.runs(status=RunStatus.PLANNED)
+    end_run(cluster, again.id)
+
+    told = cluster.database.read(lambda session: session.scalars(select(Alarm)).all())
+    assert [alarm.run_id for alarm in told] == [run_id, again.id]
 
 
 def lost_node(cluster: Cluster, **nodes: object) -> int:
