@@ -19,13 +19,13 @@ from sqlalchemy import (
 from warren.sql.alarms.alarms import MessageKind, is_ready
 from warren.sql.alarms.rate_limit import is_undecided
 from warren.sql.engine import Database
-from warren.sql.jobs.backfills import HAS_WORK
 from warren.sql.jobs.due_jobs import earliest_tick
 from warren.sql.models import Run, Sequence
 from warren.sql.registry.pauses import IS_UNSETTLED as HAS_PAUSES
 from warren.sql.registry.presence import IS_REQUESTED
 from warren.sql.registry.uptimes import IS_UNSETTLED, LAST_RECORD
 from warren.sql.run_status import IN_FLIGHT, RunStatus
+from warren.sql.runs.backfills import HAS_WORK
 from warren.sql.runs.due_runs import next_due_of_apps
 from warren.sql.runs.flow_nodes import IS_UNFINISHED
 from warren.sql.runs.queries import is_kill_requested

@@ -38,9 +38,10 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_spans, next_ticks
-from warren.sql.listings.job_spans import TROUBLE, Sample, SpanRun
+from warren.sql.listings.job_spans import TROUBLE, Sample
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs.run_rows import RunFacts
 
 WIDTH = 2_400
 #: Shorter runs that begin within this distance become one bar.
@@ -81,7 +82,7 @@ class Window:
 class Span:
     """When a run waited and worked; unknown times are filled in."""
 
-    run: SpanRun
+    run: RunFacts
     due_ms: int
     start_ms: int
     end_ms: int
@@ -147,7 +148,7 @@ def skip_marks(skips: Iterable[SkipLine], window: Window) -> list[Skipped]:
     return bars
 
 
-def span(run: SpanRun, now_ms: int) -> Span:
+def span(run: RunFacts, now_ms: int) -> Span:
     """Return when a run waited and worked; unfinished ones last until now."""
     is_open = run.status in OPEN
     began = run.started_at or (now_ms if is_open else run.finished_at) or run.due_at
@@ -396,7 +397,7 @@ class TimelineReader:
         )
 
     def _most_urgent(
-        self, runs: Iterable[SpanRun], skipped: Iterable[SkipLine], due: Iterable[int]
+        self, runs: Iterable[RunFacts], skipped: Iterable[SkipLine], due: Iterable[int]
     ) -> list[int]:
         """Return job ids: skipped ones, late, failed, busy ones, then those with due times."""
         urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
@@ -423,7 +424,7 @@ class TimelineReader:
         since = {
             job_id: min(mine) for job_id, mine in ticks.items() if len(mine) >= self.limits.of_job
         }
-        runs: dict[int, dict[int, SpanRun]] = {job_id: {} for job_id in job_ids}
+        runs: dict[int, dict[int, RunFacts]] = {job_id: {} for job_id in job_ids}
         for run in (*spans, *seen.runs):
             if run.job_id in runs:
                 runs[run.job_id][run.id] = run
@@ -565,7 +566,9 @@ class TimelineReader:
         return list(dict.fromkeys(self.window.place(tick) for tick in ticks))
 
 
-def _with_sample(runs: Mapping[int, SpanRun], complete_from_ms: int | None, seen: Sample) -> Sample:
+def _with_sample(
+    runs: Mapping[int, RunFacts], complete_from_ms: int | None, seen: Sample
+) -> Sample:
     """Return a row's runs, and since when none is missing."""
     if complete_from_ms is None or seen.complete_from_ms is None:
         return Sample(runs=list(runs.values()), complete_from_ms=None)

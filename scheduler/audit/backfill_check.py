@@ -21,10 +21,10 @@ from warren.scheduler.backfills.kept_schedule import (
     spans_from_json,
 )
 from warren.sql.backfill_status import Selection
-from warren.sql.jobs import backfills
-from warren.sql.jobs.backfills import FirstRun
 from warren.sql.models import Backfill
 from warren.sql.run_status import RunStatus
+from warren.sql.runs import backfills
+from warren.sql.runs.run_rows import RunFacts
 from warren.sql.runs.tick_rows import JobRange
 
 
@@ -67,7 +67,7 @@ def audit_strays(
 def _compare(
     session: Session,
     backfill: Backfill,
-    runs: Sequence[FirstRun],
+    runs: Sequence[RunFacts],
     job: JobTally,
     bounds: tuple[int, int],
 ) -> None:

@@ -8,7 +8,8 @@ from sqlalchemy.orm import Session
 from warren.sql import epochs
 from warren.sql.epochs import EpochRow
 from warren.sql.runs import tick_rows
-from warren.sql.runs.tick_rows import JobRange, OddRun
+from warren.sql.runs.run_rows import RunFacts
+from warren.sql.runs.tick_rows import JobRange
 
 #: The most runs that a report names.
 MAX_ODD = 1_000
@@ -26,7 +27,7 @@ class AuditedEpoch(NamedTuple):
 class FoundRun(NamedTuple):
     """A run with an impossible row, its job's name, and the epoch to blame, if any."""
 
-    run: OddRun
+    run: RunFacts
     job: str
     epoch: EpochRow | None
 

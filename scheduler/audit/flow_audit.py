@@ -18,8 +18,8 @@ from warren.sql.batch import chunks
 from warren.sql.jobs import flow_links, script_versions
 from warren.sql.run_status import FINAL, FINE, RunStatus
 from warren.sql.runs import flow_nodes, tick_rows, ticks
-from warren.sql.runs.flow_nodes import KEPT, FlowRow, NodeState
-from warren.sql.runs.run_rows import TickRun
+from warren.sql.runs.flow_nodes import KEPT, NodeState
+from warren.sql.runs.run_rows import RunFacts, TickRun
 from warren.sql.runs.ticks import Tick
 
 #: Runs of flows that are read together.
@@ -46,7 +46,7 @@ def audit_flows(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> 
 _Found = tuple[bool, Reason]
 
 
-def _audited(session: Session, runs: Sequence[FlowRow]) -> Iterator[tuple[FlowRow, list[_Found]]]:
+def _audited(session: Session, runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, list[_Found]]]:
     nodes = flow_nodes.of_flows(session, [run.id for run in runs])
     versions = {run.script_version for run in runs if run.script_version}
     sources = script_versions.sources(session, versions)
@@ -82,7 +82,7 @@ def _of_rows(graph: Graph, states: Mapping[str, NodeState]) -> Iterator[_Found]:
             yield False, Why.NODE_UNKNOWN(node=name)
 
 
-def _of_judge(run: FlowRow, graph: Graph, states: Mapping[str, NodeState]) -> Iterator[_Found]:
+def _of_judge(run: RunFacts, graph: Graph, states: Mapping[str, NodeState]) -> Iterator[_Found]:
     """Yield what the judge says otherwise than the rows."""
     if graph.nodes.keys() - states.keys():
         return

@@ -22,11 +22,11 @@ from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_o
 from warren.scheduler.schedules.schedule import Schedule, Ticks
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.backfill_status import Selection
-from warren.sql.jobs import backfills
-from warren.sql.jobs.backfills import DueRun
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill, Job
 from warren.sql.run_status import FINE, OPEN, RunStatus
+from warren.sql.runs import backfills
+from warren.sql.runs.run_rows import RunFacts
 
 #: A job with the columns that decide about its due times and their run dates.
 FilledJob: TypeAlias = Job | JobToPlan
@@ -290,7 +290,7 @@ SELECTED: Mapping[Selection, Collection[DueTimeState]] = {
 }
 
 
-def state_of(runs: Iterable[DueRun]) -> DueTimeState:
+def state_of(runs: Iterable[RunFacts]) -> DueTimeState:
     """Return the state of a due time with these runs, each shard's newest last."""
     shards: dict[int, DueTimeState] = {}
     for run in runs:
@@ -337,7 +337,7 @@ def states_kept(
     return {tick: state_of(_last_by_start(runs.get(day, ()))) for tick, day in days.items()}
 
 
-def _last_by_start(runs: Iterable[DueRun]) -> list[DueRun]:
+def _last_by_start(runs: Iterable[RunFacts]) -> list[RunFacts]:
     """Return the runs of the newest trigger of a date."""
     by_origin = sorted(runs, key=lambda run: (run.origin_id, run.shard_index, run.attempt))
     ran = [run for run in by_origin if run.status != RunStatus.CANCELLED]

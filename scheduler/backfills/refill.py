@@ -37,11 +37,11 @@ from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.explanation import Explanation
-from warren.sql.jobs import backfills, due_jobs, history, job_rows
+from warren.sql.jobs import due_jobs, history, job_rows
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill
 from warren.sql.run_status import Kind
-from warren.sql.runs import planning
+from warren.sql.runs import backfills, planning
 from warren.sql.runs.planning import NewRun
 
 #: The most due times that one transaction looks at, whether it runs them or leaves them out.

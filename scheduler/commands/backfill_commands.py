@@ -31,12 +31,11 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.backfill_status import BackfillState
 from warren.sql.ids import RunIds, again_if_taken, take_block
-from warren.sql.jobs import backfills
 from warren.sql.jobs.skips import spans_of
 from warren.sql.metrics import counts
 from warren.sql.models import App, Backfill, Job
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import transitions
+from warren.sql.runs import backfills, transitions
 
 _GOING = (BackfillState.OPEN, BackfillState.PAUSED)
 

@@ -36,20 +36,12 @@ from warren.sql.accounts import preferences
 from warren.sql.alarms import watches
 from warren.sql.backfill_status import BackfillState
 from warren.sql.instants import at
-from warren.sql.jobs import (
-    backfills,
-    child_links,
-    due_jobs,
-    flow_links,
-    job_names,
-    job_rows,
-    script_versions,
-)
+from warren.sql.jobs import child_links, due_jobs, flow_links, job_names, job_rows, script_versions
 from warren.sql.limits import limits
 from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.run_status import BY_SCHEDULE, Kind
-from warren.sql.runs import planned_runs, transitions
+from warren.sql.runs import backfills, planned_runs, transitions
 
 _GRAPH = Flow()
 

@@ -31,7 +31,8 @@ from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.listings import ledger, recent
 from warren.sql.run_status import FINE, Kind, RunStatus
 from warren.sql.runs import calls, planning
-from warren.sql.runs.calls import Caller, NumberedCall
+from warren.sql.runs.calls import NumberedCall
+from warren.sql.runs.run_rows import RunFacts
 from warren.sql.runs.successes import SentTo
 from warren.sql.runs.ticks import tick_of
 
@@ -95,7 +96,7 @@ class CallPlanner:
         theirs = [(call, caller) for call, caller in theirs if caller.id not in others]
         known = job_rows.to_call(session, {(caller.app_id, call.job) for call, caller in theirs})
         params = TypedParams.read(session, {job.app for job in known.values()}, self._now_ms())
-        wanted: list[tuple[Called, Caller, JobToTrigger]] = []
+        wanted: list[tuple[Called, RunFacts, JobToTrigger]] = []
         for call, caller in theirs:
             job = known.get((caller.app_id, call.job))
             why = _refusal(call, job, params)
@@ -110,7 +111,7 @@ class CallPlanner:
             others=others,
         )
 
-    def refuse(self, session: Session, call: Called, caller: Caller, why: Words) -> None:
+    def refuse(self, session: Session, call: Called, caller: RunFacts, why: Words) -> None:
         """Note a refused call on the caller's page and by an alarm, once per attempt."""
         refusal = Why.CALL_REFUSED(number=call.number, job=call.job, why=why)
         before = calls.lock_trigger_text(session, caller.id)
@@ -145,7 +146,7 @@ class CallPlanner:
         alarms.add(session, new_alarms)
 
     def _plan(
-        self, session: Session, wanted: Sequence[tuple[Called, Caller, JobToTrigger]]
+        self, session: Session, wanted: Sequence[tuple[Called, RunFacts, JobToTrigger]]
     ) -> list[planning.NewRun]:
         if not wanted:
             return []
@@ -172,7 +173,7 @@ class CallPlanner:
         return runs
 
 
-def _sent_to(caller: Caller) -> SentTo:
+def _sent_to(caller: RunFacts) -> SentTo:
     return SentTo(caller.app_id, caller.address or "", caller.boot_id or "")
 
 
@@ -205,7 +206,7 @@ def _noted(before: calls.TriggerText, refusal: Reason) -> Words:
 
 
 def _run(
-    session: Session, call: Called, caller: Caller, job: JobToTrigger, *, run_id: int, now_ms: int
+    session: Session, call: Called, caller: RunFacts, job: JobToTrigger, *, run_id: int, now_ms: int
 ) -> planning.NewRun:
     """Return the run of a called job; it has the caller's date, and belongs to its trace."""
     usual = run_of(

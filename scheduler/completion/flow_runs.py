@@ -38,24 +38,16 @@ from warren.sql.jobs import job_names, job_rows, script_versions
 from warren.sql.registry import apps
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import flow_nodes, planning, transitions
-from warren.sql.runs.flow_nodes import (
-    BROADCAST,
-    BYPASSED,
-    KEPT,
-    NEW,
-    NodeState,
-    RunningFlow,
-    StoredNode,
-)
+from warren.sql.runs.flow_nodes import BROADCAST, BYPASSED, KEPT, NEW, NodeState, StoredNode
 from warren.sql.runs.planning import NewRun
-from warren.sql.runs.run_rows import LockedRun
+from warren.sql.runs.run_rows import LockedRun, RunFacts
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOfFlow:
     """A node of a flow's run."""
 
-    flow: RunningFlow
+    flow: RunFacts
     graph: Graph
     name: str
 

@@ -20,11 +20,10 @@ from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingC
 from warren.sql.batch import chunks
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
-from warren.sql.jobs import backfills
 from warren.sql.registry import catalogues, presence
 from warren.sql.registry.cluster import LeaseHolder
 from warren.sql.run_status import FINAL
-from warren.sql.runs import purges
+from warren.sql.runs import backfills, purges
 from warren.sql.runs.purges import END, START, DuePosition, PurgeCandidate
 from warren.sql.runs.ticks import Tick, tick_of
 

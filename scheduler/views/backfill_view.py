@@ -18,10 +18,10 @@ from warren.scheduler.backfills.kept_schedule import (
     state_of,
 )
 from warren.sql.backfill_status import BackfillState
-from warren.sql.jobs import backfills
-from warren.sql.jobs.backfills import DueRun
 from warren.sql.listings.backfills import ListedBackfill
 from warren.sql.models import Backfill as BackfillRow
+from warren.sql.runs import backfills
+from warren.sql.runs.run_rows import RunFacts
 
 
 class FilledState(StrEnum):
@@ -152,6 +152,6 @@ def filled_ticks(
     return filled
 
 
-def _newest(runs: Sequence[DueRun]) -> int | None:
+def _newest(runs: Sequence[RunFacts]) -> int | None:
     newest = max(runs, key=lambda run: (run.origin_id, run.attempt), default=None)
     return newest and newest.id

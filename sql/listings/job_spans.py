@@ -19,6 +19,7 @@ from warren.sql.models import App, Job, Run
 from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINE, OPEN, RunStatus
+from warren.sql.runs.run_rows import RunFacts
 
 #: The most runs of each kind in a sample: open, failed and successful ones.
 SAMPLE_LIMIT = 400
@@ -26,26 +27,11 @@ SAMPLE_LIMIT = 400
 TROUBLE = frozenset(RunStatus) - OPEN - FINE - {RunStatus.CANCELLED}
 
 
-class SpanRun(NamedTuple):
-    """The columns of a run that its bar shows."""
-
-    id: int
-    job_id: int
-    app_id: int
-    status: str
-    kind: str
-    flow_run_id: int | None
-    scheduled_at: int
-    due_at: int
-    started_at: int | None
-    finished_at: int | None
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
     """The newest runs of a span; before `complete_from_ms` some are missing, None = none is."""
 
-    runs: list[SpanRun]
+    runs: list[RunFacts]
     complete_from_ms: int | None
 
 
@@ -77,19 +63,19 @@ def sample(
 
 def of_jobs(
     session: Session, job_ids: Sequence[int], *, from_ms: int, until_ms: int, limit: int
-) -> list[SpanRun]:
+) -> list[RunFacts]:
     """Return the newest runs of a few jobs with ticks in a span, up to `limit` of each job."""
     if not job_ids:
         return []
     by_job = [
-        use_index(query(SpanRun, Run), Run, BY_TICK)
+        use_index(query(RunFacts, Run), Run, BY_TICK)
         .where(Run.job_id == job_id, Run.scheduled_at >= from_ms, Run.scheduled_at < until_ms)
         .order_by(Run.scheduled_at.desc())
         .limit(limit)
         .subquery()
         for job_id in job_ids
     ]
-    return fetch(session, SpanRun, union_all(*(select(runs) for runs in by_job)))  # type: ignore[arg-type]
+    return fetch(session, RunFacts, union_all(*(select(runs) for runs in by_job)))  # type: ignore[arg-type]
 
 
 def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit: int) -> Sample:
@@ -121,10 +107,10 @@ def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, Schedul
     return {job.id: job for job in fetch(session, ScheduledJob, named)}
 
 
-def _by_ids(session: Session, run_ids: Sequence[int]) -> list[SpanRun]:
+def _by_ids(session: Session, run_ids: Sequence[int]) -> list[RunFacts]:
     if not run_ids:
         return []
-    return fetch(session, SpanRun, query(SpanRun, Run).where(Run.id.in_(run_ids)))
+    return fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(run_ids)))
 
 
 #: The most runs of one day that are examined, the latest ones.

@@ -1,7 +1,6 @@
 """Runs that other runs called; each call of a due time and shard is stored once."""
 
 from collections.abc import Iterable, Sequence
-from datetime import date
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
@@ -10,30 +9,12 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.models import Call, FlowNode, Run
 from warren.sql.rows import fetch, query
+from warren.sql.runs.run_rows import RunFacts
 
 #: Calls in one statement: each has a condition of its own.
 _CHUNK = 100
 #: How far a chain of re-runs of re-runs is followed back.
 _MAX_RERUNS = 100
-
-
-class Caller(NamedTuple):
-    """A run that calls."""
-
-    id: int
-    app_id: int
-    job_id: int
-    address: str | None
-    boot_id: str | None
-    scheduled_at: int
-    due_at: int
-    run_date: date | None
-    origin_id: int
-    shard_index: int
-    starts: int
-    rerun_of: int | None
-    flow_run_id: int | None
-    traceparent: str | None
 
 
 class NumberedCall(NamedTuple):
@@ -48,16 +29,16 @@ class NumberedCall(NamedTuple):
     run_id: int
 
 
-def callers(session: Session, run_ids: Iterable[int]) -> dict[int, Caller]:
+def callers(session: Session, run_ids: Iterable[int]) -> dict[int, RunFacts]:
     """Return the runs that exist among these, by id."""
     return {
         row.id: row
         for chunk in chunks(sorted(set(run_ids)))
-        for row in fetch(session, Caller, query(Caller, Run).where(Run.id.in_(chunk)))
+        for row in fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(chunk)))
     }
 
 
-def first_origin(session: Session, caller: Caller) -> int:
+def first_origin(session: Session, caller: RunFacts) -> int:
     """Return the origin of the run that was repeated first, under which calls are kept.
 
     The node of a flow is repeated by runs of that node in other runs of its flow.
@@ -83,7 +64,7 @@ def first_origin(session: Session, caller: Caller) -> int:
     return session.execute(nodes).scalar_one() or first.origin_id
 
 
-def _repeated(session: Session, run: Caller) -> list[Caller]:
+def _repeated(session: Session, run: RunFacts) -> list[RunFacts]:
     """Return a run, the one that it repeats, and so on back to the first."""
     chain = [run]
     while run.rerun_of is not None and len(chain) <= _MAX_RERUNS:
@@ -112,7 +93,7 @@ def keep(session: Session, calls: Sequence[NumberedCall]) -> set[int]:
     return stored & {call.run_id for call in calls}
 
 
-def run_called(session: Session, caller: Caller, number: int) -> int | None:
+def run_called(session: Session, caller: RunFacts, number: int) -> int | None:
     """Return the run stored for a call; None if there is none."""
     tick = (caller.job_id, caller.scheduled_at, first_origin(session, caller), caller.shard_index)
     same = _is_same(NumberedCall(*tick, number, called_by=0, run_id=0))

@@ -15,6 +15,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL, OPEN, RunStatus
+from warren.sql.runs.run_rows import RunFacts
 
 #: The outcomes of a node that was not repeated, and of one that could no longer run.
 KEPT, BYPASSED = "KEPT", "BYPASSED"
@@ -63,30 +64,6 @@ class NodeResult(NamedTuple):
     kept_outcome: str | None
     result: str | None
     reason: str | None
-
-
-class FlowRow(NamedTuple):
-    """The run of a flow that was opened, with what an audit compares."""
-
-    id: int
-    scheduled_at: int
-    status: str
-    script_version: int | None
-    kill_requested_at: int | None
-
-
-class RunningFlow(NamedTuple):
-    """The run of a flow, with what decides who is alarmed about its nodes."""
-
-    id: int
-    app_id: int
-    job_id: int
-    scheduled_at: int
-    origin_id: int
-    starts: int
-    retries_left: int
-    script_version: int | None
-    kill_requested_at: int | None
 
 
 class StoredNode(NamedTuple):
@@ -145,13 +122,13 @@ def names(session: Session, node_ids: Iterable[int]) -> dict[int, str]:
     }
 
 
-def opened(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> list[FlowRow]:
+def opened(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> list[RunFacts]:
     """Return the runs of a flow in a range of due times that were opened and have no open node.
 
     The others are being judged at that moment.
     """
     is_open = exists().where(FlowNode.flow_run_id == Run.id, FlowNode.outcome.is_(None))
-    rows = query(FlowRow, Run).where(
+    rows = query(RunFacts, Run).where(
         Run.job_id == job_id,
         Run.scheduled_at > after_ms,
         Run.scheduled_at <= until_ms,
@@ -159,7 +136,7 @@ def opened(session: Session, job_id: int, *, after_ms: int, until_ms: int) -> li
         Run.address.is_(None),
         or_(Run.status.in_(FINAL), not_(is_open)),
     )
-    return fetch(session, FlowRow, rows)
+    return fetch(session, RunFacts, rows)
 
 
 def has_any(session: Session, flow_run_id: int) -> bool:
@@ -168,12 +145,12 @@ def has_any(session: Session, flow_run_id: int) -> bool:
     return session.execute(rows).first() is not None
 
 
-def flows(session: Session, flow_run_ids: Iterable[int]) -> dict[int, RunningFlow]:
+def flows(session: Session, flow_run_ids: Iterable[int]) -> dict[int, RunFacts]:
     """Return these runs of flows, by id."""
     return {
         row.id: row
         for chunk in chunks(sorted(set(flow_run_ids)))
-        for row in fetch(session, RunningFlow, query(RunningFlow, Run).where(Run.id.in_(chunk)))
+        for row in fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(chunk)))
     }
 
 

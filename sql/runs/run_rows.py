@@ -1,10 +1,39 @@
 """The columns of runs that different readers need.
 
-Each column costs half a microsecond per row, so each type has only what its readers use.
+Each column costs half a microsecond per row, so what is read for each run that is claimed, sent or
+ended has only what it needs; the rest share `RunFacts`.
 """
 
 from datetime import date
 from typing import NamedTuple
+
+
+class RunFacts(NamedTuple):
+    """A run without its texts."""
+
+    id: int
+    app_id: int
+    job_id: int
+    kind: str
+    status: str
+    address: str | None
+    boot_id: str | None
+    scheduled_at: int
+    due_at: int
+    run_date: date | None
+    origin_id: int
+    shard_index: int
+    attempt: int
+    starts: int
+    retries_left: int
+    script_version: int | None
+    rerun_of: int | None
+    backfill_id: int | None
+    flow_run_id: int | None
+    traceparent: str | None
+    started_at: int | None
+    finished_at: int | None
+    kill_requested_at: int | None
 
 
 class PlannedRun(NamedTuple):

@@ -14,7 +14,7 @@ from warren.sql.models import App, Job, Purge, Run, SkippedTicks
 from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import LATE_MS, OPEN, Kind, RunStatus
-from warren.sql.runs.run_rows import TickRun
+from warren.sql.runs.run_rows import RunFacts, TickRun
 
 #: When a run was routed for the first time. A trigger that the broker has not confirmed is sent
 #: again under the same id, however late, because the first one may have arrived.
@@ -302,33 +302,23 @@ def doubled(
     return fetch(session, DoubledAttempt, statement)
 
 
-class OddRun(NamedTuple):
-    """A run whose row contradicts itself; instants are epoch milliseconds."""
-
-    id: int
-    job_id: int
-    scheduled_at: int
-    due_at: int
-    started_at: int | None
-
-
 #: How long before it was due a run may seem to have started: clocks differ, and may be set back.
 EARLY_MS = 5_000
 
 
 def odd_runs(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int, limit: int
-) -> list[OddRun]:
+) -> list[RunFacts]:
     """Return runs that started before they were due, and successes that never started."""
     is_early = Run.started_at < Run.due_at - EARLY_MS
     is_unstarted = and_(Run.status == RunStatus.SUCCEEDED, Run.started_at.is_(None))
-    statement = query(OddRun, Run).where(
+    statement = query(RunFacts, Run).where(
         Run.job_id.between(*jobs),
         Run.scheduled_at > after_ms,
         Run.scheduled_at <= until_ms,
         or_(is_early, is_unstarted),
     )
-    return fetch(session, OddRun, statement.order_by(Run.id).limit(limit))
+    return fetch(session, RunFacts, statement.order_by(Run.id).limit(limit))
 
 
 def open_runs(session: Session, *, planned: bool) -> int:

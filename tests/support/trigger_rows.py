@@ -1,8 +1,10 @@
-"""Rows of a run and its job, as far as triggers are made of them."""
+"""Rows of a run and its job, as far as a test needs them."""
 
 from datetime import date
 from types import SimpleNamespace
 from typing import Any
+
+from warren.sql.runs.run_rows import RunFacts
 
 
 def run(**values: Any) -> Any:
@@ -12,6 +14,11 @@ def run(**values: Any) -> Any:
     times = {"scheduled_at": 900, "due_at": 950, "run_date": date(2026, 12, 1)}
     rest = times | {"script_version": None, "traceparent": None, "backfill_id": None}
     return SimpleNamespace(**(facts | more | routed | rest | values))
+
+
+def run_facts(**values: Any) -> RunFacts:
+    blank: dict[str, Any] = dict.fromkeys(RunFacts._fields)
+    return RunFacts(**blank | {"origin_id": 0, "shard_index": 0, "attempt": 0} | values)
 
 
 def job(**values: Any) -> Any:

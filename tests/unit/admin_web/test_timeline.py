@@ -9,6 +9,7 @@ from flask import Flask
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.flow_rows import night
 from tests.support.stored_rows import Rows
+from tests.support.trigger_rows import run_facts
 from warren.admin_web.pages import timeline
 from warren.admin_web.pages.timeline import (
     ROWS,
@@ -19,8 +20,8 @@ from warren.admin_web.pages.timeline import (
     TimelineReader,
     Window,
 )
-from warren.sql.listings.job_spans import SpanRun
 from warren.sql.run_status import RunStatus
+from warren.sql.runs.run_rows import RunFacts
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -274,14 +275,15 @@ class TestLinks:
         assert len(set(re.findall(r'href="/runs/(\d+)"', shown))) == 3
 
 
-def run(number: int, due_ms: int, start_ms: int | None, end_ms: int | None, **more: str) -> SpanRun:
-    return SpanRun(
+def run(
+    number: int, due_ms: int, start_ms: int | None, end_ms: int | None, **more: str
+) -> RunFacts:
+    return run_facts(
         id=number,
         job_id=1,
         app_id=1,
         status=more.get("status", RunStatus.SUCCEEDED),
         kind="CRON",
-        flow_run_id=None,
         scheduled_at=due_ms,
         due_at=due_ms,
         started_at=start_ms,

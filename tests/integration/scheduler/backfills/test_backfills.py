@@ -23,10 +23,10 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.triggers.messages import routed_trigger
 from warren.sql.backfill_status import BackfillState, Selection
-from warren.sql.jobs import backfills, job_rows
+from warren.sql.jobs import job_rows
 from warren.sql.models import Backfill, Job, Run
 from warren.sql.run_status import OPEN, Kind, RunStatus
-from warren.sql.runs import transitions
+from warren.sql.runs import backfills, transitions
 
 FAILED, SUCCEEDED, SENT = RunStatus.FAILED, RunStatus.SUCCEEDED, RunStatus.SENT
 DAY = timedelta(days=1)

@@ -2,19 +2,10 @@
 
 import pytest
 
+from tests.support.trigger_rows import run_facts
 from warren.scheduler.backfills.kept_schedule import DueTimeState, state_of
-from warren.sql.jobs.backfills import DueRun
 
-RUN = DueRun(
-    id=1,
-    scheduled_at=1,
-    run_date=None,
-    origin_id=0,
-    shard_index=0,
-    attempt=0,
-    backfill_id=None,
-    status="SUCCEEDED",
-)
+RUN = run_facts(id=1, scheduled_at=1, status="SUCCEEDED")
 
 
 def judged(*shards: str) -> str:

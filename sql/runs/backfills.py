@@ -14,6 +14,7 @@ from warren.sql.batch import chunks, modify
 from warren.sql.models import Backfill, Purge, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, Kind
+from warren.sql.runs.run_rows import RunFacts
 
 #: The backfills whose due times are to be planned, or whose open runs are waited for.
 HAS_WORK: ColumnElement[bool] = and_(
@@ -28,19 +29,6 @@ class ActiveBackfill(NamedTuple):
     id: int
     job_id: int
     instead: int
-
-
-class DueRun(NamedTuple):
-    """The columns of a run that decide the state of its due time."""
-
-    id: int
-    scheduled_at: int
-    run_date: date | None
-    origin_id: int
-    shard_index: int
-    attempt: int
-    backfill_id: int | None
-    status: str
 
 
 def with_work(session: Session) -> list[ActiveBackfill]:
@@ -92,13 +80,13 @@ def of_jobs(session: Session, job_id: int | None) -> Sequence[Backfill]:
     return session.execute(wanted.execution_options(populate_existing=True)).scalars().all()
 
 
-def runs_at(session: Session, job_id: int, ticks: Iterable[int]) -> dict[int, list[DueRun]]:
+def runs_at(session: Session, job_id: int, ticks: Iterable[int]) -> dict[int, list[RunFacts]]:
     """Return the runs of a job at these due times, each shard's newest last."""
-    by_tick: dict[int, list[DueRun]] = defaultdict(list)
-    in_order = query(DueRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
+    by_tick: dict[int, list[RunFacts]] = defaultdict(list)
+    in_order = query(RunFacts, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
     for chunk in chunks(ticks):
         at_these = in_order.where(Run.job_id == job_id, Run.scheduled_at.in_(chunk))
-        for run in fetch(session, DueRun, at_these):
+        for run in fetch(session, RunFacts, at_these):
             by_tick[run.scheduled_at].append(run)
     return by_tick
 
@@ -119,43 +107,33 @@ def open_runs(session: Session, backfill: Backfill) -> list[int]:
     ]
 
 
-def runs_about(session: Session, job_id: int, days: Sequence[date]) -> dict[date, list[DueRun]]:
+def runs_about(session: Session, job_id: int, days: Sequence[date]) -> dict[date, list[RunFacts]]:
     """Return the runs of a job that are about these dates, each shard's newest last."""
-    by_date: dict[date, list[DueRun]] = defaultdict(list)
-    in_order = query(DueRun, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
+    by_date: dict[date, list[RunFacts]] = defaultdict(list)
+    in_order = query(RunFacts, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
     about = in_order.where(Run.job_id == job_id, Run.run_date.between(min(days), max(days)))
-    for run in fetch(session, DueRun, about):
+    for run in fetch(session, RunFacts, about):
         if run.run_date is not None:
             by_date[run.run_date].append(run)
     return by_date
 
 
-class FirstRun(NamedTuple):
-    """The first run of a due time of a backfill."""
-
-    id: int
-    scheduled_at: int
-    job_id: int
-    origin_id: int
-    status: str
-
-
-def first_runs(session: Session, job_id: int, backfill_id: int) -> list[FirstRun]:
+def first_runs(session: Session, job_id: int, backfill_id: int) -> list[RunFacts]:
     """Return the first run (shard 0, attempt 0) of each due time that a backfill has planned."""
-    wanted = query(FirstRun, Run).where(
+    wanted = query(RunFacts, Run).where(
         Run.job_id == job_id,
         Run.origin_id == backfill_id,
         Run.shard_index == 0,
         Run.attempt == 0,
     )
-    return fetch(session, FirstRun, wanted.order_by(Run.scheduled_at))
+    return fetch(session, RunFacts, wanted.order_by(Run.scheduled_at))
 
 
 def strays(
     session: Session, jobs: tuple[int, int], *, after_ms: int, until_ms: int
-) -> list[FirstRun]:
+) -> list[RunFacts]:
     """Return the first runs of due times whose backfill, of jobs in this range, is unknown."""
-    wanted = query(FirstRun, Run).where(
+    wanted = query(RunFacts, Run).where(
         Run.job_id.between(*jobs),
         Run.scheduled_at > after_ms,
         Run.scheduled_at <= until_ms,
@@ -163,7 +141,7 @@ def strays(
         Run.shard_index == 0,
         ~exists().where(Backfill.id == Run.origin_id, Backfill.job_id == Run.job_id),
     )
-    return fetch(session, FirstRun, wanted.order_by(Run.scheduled_at))
+    return fetch(session, RunFacts, wanted.order_by(Run.scheduled_at))
 
 
 def purged_until(session: Session, backfill: Backfill) -> int:
