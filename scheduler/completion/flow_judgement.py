@@ -266,8 +266,9 @@ class JudgedFlow:
         """Return the names that a node's expressions may use."""
         if self._values is None:
             self._values = {
-                row.node: NodeValue(row.kept_outcome or row.outcome or "", row.result, row.reason)
-                for row in self._planner.results(self.run.id)
+                row.node: NodeValue(row.kept_outcome or row.outcome, row.result, row.reason)
+                for row in self._planner.stored(self.run.id)
+                if row.outcome is not None
             }
             self._values |= {name: _value(end) for name, end in self._ended.items()}
         occasion = Occasion(
@@ -369,9 +370,8 @@ class NodePlanner:
         name = next(filter(None, map(template_calendar, jobs)), "")
         return self.calendars([name]).get(name)
 
-    def results(self, flow_run_id: int) -> list[flow_nodes.NodeResult]:
-        """Return the results of a flow's nodes that ended earlier."""
-        return flow_nodes.results(self._session, flow_run_id)
+    def stored(self, flow_run_id: int) -> list[flow_nodes.StoredNode]:
+        return flow_nodes.stored(self._session, flow_run_id)
 
 
 def _may_begin(

@@ -450,7 +450,7 @@ def _end(run: LockedRun, status: RunStatus, message: Words, now_ms: int) -> End:
 
 
 #: A node that the repeated run does not have; and what is stored of one that does not run now.
-_ABSENT = StoredNode._make([NEW, "", 0, *[None] * 9])
+_ABSENT = StoredNode._make([NEW, 0, "", 0, *[None] * 9])
 _ABSENCE = explanation(Why.NODE_NOT_REPEATED())
 _NOT_REPEATED = {
     "outcome": KEPT,

@@ -20,7 +20,7 @@ from warren.scheduler.problems import explanation
 from warren.sql.jobs import job_rows
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import flow_nodes, ticks, transitions
-from warren.sql.runs.flow_nodes import FlowToStop, NodeState
+from warren.sql.runs.flow_nodes import NodeState
 from warren.sql.runs.ticks import Tick
 
 #: Time between two looks, and between two looks for what was left behind.
@@ -46,20 +46,22 @@ class FlowKeeper:
         flows = self._context.database.read(
             lambda session: flow_nodes.to_stop(session, now_ms=now_ms)
         )
-        for flow in flows:
-            self._stop(flow)
+        for run_id, is_late in flows.items():
+            self._stop(run_id, is_late=is_late)
         now = self._context.monotonic()
         if now - self._healed_at >= HEALING_SECONDS:
             self._healed_at = now
             self._heal(now_ms)
         return POLL_SECONDS
 
-    def _stop(self, flow: FlowToStop) -> None:
+    def _stop(self, flow_run_id: int, *, is_late: bool) -> None:
         """Mark a flow that timed out, stop its nodes, and end it if none is still running."""
-        if flow.is_late:
-            self._context.database.write(lambda session: _mark_late(session, flow.id))
+        if is_late:
+            self._context.database.write(lambda session: _mark_late(session, flow_run_id))
         now_ms = self._context.now_ms()
-        runs = self._context.database.read(lambda session: flow_nodes.open_runs(session, flow.id))
+        runs = self._context.database.read(
+            lambda session: flow_nodes.open_runs(session, flow_run_id)
+        )
         planned = [run_id for run_id, status in runs.items() if status == RunStatus.PLANNED]
         self._ender.end([cancelled(run_id, Why.FLOW_STOPPED(), now_ms) for run_id in planned])
         sent = sorted(runs.keys() - set(planned))
@@ -67,7 +69,7 @@ class FlowKeeper:
             self._context.database.write(
                 lambda session: transitions.request_kills(session, sent, now_ms=now_ms)
             )
-        self._advance([flow.id])
+        self._advance([flow_run_id])
 
     def _heal(self, now_ms: int) -> None:
         """End nodes and flows that ended without completion."""

@@ -55,21 +55,11 @@ class NodeState(NamedTuple):
         return self.kept_of is not None and self.outcome != KEPT
 
 
-class NodeResult(NamedTuple):
-    """What an ended node returned; `reason` says why a result was not kept."""
-
-    flow_run_id: int
-    node: str
-    outcome: str | None
-    kept_outcome: str | None
-    result: str | None
-    reason: str | None
-
-
 class StoredNode(NamedTuple):
-    """Everything about a node, to be kept for a run that repeats others."""
+    """Everything about a node; `reason` says why a result was not kept."""
 
     id: int
+    flow_run_id: int
     node: str
     job_id: int
     outcome: str | None
@@ -96,14 +86,6 @@ def of_flows(session: Session, run_ids: Iterable[int]) -> dict[int, list[NodeSta
         for state in fetch(session, NodeState, states):
             by_flow[state.flow_run_id].append(state)
     return by_flow
-
-
-def results(session: Session, flow_run_id: int) -> list[NodeResult]:
-    """Return the results of the ended nodes of a flow's run."""
-    over = query(NodeResult, FlowNode).where(
-        FlowNode.flow_run_id == flow_run_id, FlowNode.outcome.is_not(None)
-    )
-    return fetch(session, NodeResult, over)
 
 
 def stored(session: Session, flow_run_id: int) -> list[StoredNode]:
@@ -181,15 +163,8 @@ def update_reasons(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
 IS_UNFINISHED = FlowNode.outcome.is_(None)
 
 
-class FlowToStop(NamedTuple):
-    """The run of a flow that is to be stopped; `is_late`: it has timed out."""
-
-    id: int
-    is_late: bool
-
-
-def to_stop(session: Session, *, now_ms: int) -> list[FlowToStop]:
-    """Return the open runs of flows that are to be killed or have timed out."""
+def to_stop(session: Session, *, now_ms: int) -> dict[int, bool]:
+    """Return the open runs of flows to stop, and whether for their timeout alone."""
     is_late = and_(Job.timeout > 0, Run.started_at + Job.timeout * 1_000 <= now_ms)
     rows = (
         select(Run.id, Run.kill_requested_at)
@@ -202,7 +177,7 @@ def to_stop(session: Session, *, now_ms: int) -> list[FlowToStop]:
         )
         .distinct()
     )
-    return [FlowToStop(run_id, asked_at is None) for run_id, asked_at in session.execute(rows)]
+    return {run_id: asked_at is None for run_id, asked_at in session.execute(rows)}
 
 
 def open_runs(session: Session, flow_run_id: int) -> dict[int, str]:
