@@ -30,7 +30,7 @@ from warren.scheduler.views.process_view import ExecutorView, executor_views
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import script_versions
-from warren.sql.jobs.script_versions import ListedVersion, VersionSource
+from warren.sql.jobs.script_versions import StoredVersion
 from warren.sql.listings import app_listing, recent
 from warren.sql.models import Job
 from warren.sql.registry import apps
@@ -271,7 +271,7 @@ class GluePages:
         if old_id is None or new_id is None:
             abort(404)
 
-        def read(session: Session) -> tuple[VersionSource, VersionSource]:
+        def read(session: Session) -> tuple[StoredVersion, StoredVersion]:
             version = script_versions.version
             return version(session, job_id, old_id), version(session, job_id, new_id)
 
@@ -353,7 +353,7 @@ class GluePages:
 
         def read(
             session: Session,
-        ) -> tuple[list[ListedVersion], list[ExecutorView], DetailedRun | None]:
+        ) -> tuple[list[StoredVersion], list[ExecutorView], DetailedRun | None]:
             rows = app_listing.registrations(session, app)
             listed = apps.listed(session).get(job.app_id)
             known = executor_views(rows, {app: listed} if listed else {}, now_ms)
@@ -395,7 +395,7 @@ def _run(session: Session, job_id: int) -> DetailedRun | None:
     return run if run.job_id == job_id else None
 
 
-def _saved_at(version: ListedVersion | VersionSource) -> int:
+def _saved_at(version: StoredVersion) -> int:
     return epoch_ms(version.add_time) if version.add_time else 0
 
 

@@ -45,7 +45,7 @@ from warren.scheduler.schedules.working_days import date_of
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences
 from warren.sql.instants import moment
-from warren.sql.jobs import child_links, flow_links, skips
+from warren.sql.jobs import flow_links, job_names, skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.job_search import ListedJob
@@ -383,8 +383,8 @@ def _picture(session: Session, spec: JobSpec, job_id: int) -> Picture | None:
     if spec.flow is None or not spec.flow.nodes:
         return None
     node_ids = flow_links.nodes_of(session, [job_id]).get(job_id, ())
-    names = child_links.names(session, node_ids)
-    return job_picture(spec.flow, spec.app, {name: node_id for node_id, name in names.items()})
+    ids = {(job.app, job.name): job.id for job in job_names.by_ids(session, node_ids).values()}
+    return job_picture(spec.flow, spec.app, ids)
 
 
 def _due_ms(run_line: DetailedRun | SkipLine) -> int:

@@ -188,7 +188,7 @@ def audit_job(
         job.add_doubled(row.scheduled_at)
     audit_shards(session, tallies, bounds, alone)
     audit_backfills(session, tallies, bounds, job_id)
-    if child_links.parents(session, [job_id]):
+    if child_links.parent_ids(session, [job_id]):
         audit_children(session, tallies, bounds)
     audit_flows(session, tallies, bounds)
     return job

@@ -29,7 +29,7 @@ from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.working_days import Calendar
 from warren.sql.instants import moment
 from warren.sql.jobs import calendars, due_jobs, history, job_rows
-from warren.sql.jobs.calendars import CalendarUser
+from warren.sql.jobs.due_jobs import JobSchedule
 from warren.sql.metrics import counts
 from warren.sql.models import CalendarRow
 from warren.sql.registry import apps
@@ -80,7 +80,7 @@ class CalendarChange:
 class _Replanned:
     """A job with its ticks by the new version, and the next one; None = it has none."""
 
-    user: CalendarUser
+    user: JobSchedule
     ticks: Ticks
     next_ms: int | None
 
@@ -150,7 +150,7 @@ class CalendarCommands:
         return self._context.write(Right.ADMINISTER, unit)
 
     def _change(
-        self, session: Session, name: str, days: CalendarDays, users: Sequence[CalendarUser]
+        self, session: Session, name: str, days: CalendarDays, users: Sequence[JobSchedule]
     ) -> tuple[CalendarChange, list[_Replanned]]:
         """Return what a version that is stored now changes; the jobs are already locked."""
         effective_ms = self._context.now_ms() + EFFECTIVE_AFTER_MS
@@ -178,7 +178,7 @@ class CalendarCommands:
         return change, replanned
 
     def _replanned(
-        self, session: Session, users: Sequence[CalendarUser], calendar: Calendar
+        self, session: Session, users: Sequence[JobSchedule], calendar: Calendar
     ) -> Iterable[_Replanned]:
         """Yield the enabled jobs, and those that stopped with the data of the calendar."""
         wanted = [user for user in users if user.is_enabled or ended_with_calendar(user)]
@@ -245,5 +245,5 @@ class CalendarCommands:
         skipped.add_missed_alarms(session, skips, NO_TARGETS, now_ms=now_ms)
 
 
-def _next_of(user: CalendarUser) -> int | None:
+def _next_of(user: JobSchedule) -> int | None:
     return user.next_tick_at if user.is_enabled else None

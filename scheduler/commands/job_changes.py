@@ -125,7 +125,7 @@ class ChildChanges:
             dependencies.refuse_orphans(known, job_ids)
         except Problem:
             visible = known.app_ids(self._actor.app_ids)
-            if all(row.app in visible for row in known.parents(job_ids)):
+            if all(app in visible for app, _ in known.parents(job_ids).values()):
                 raise
             raise Problem(Code.STILL_A_HIDDEN_CHILD) from None
         try:

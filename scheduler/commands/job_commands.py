@@ -287,16 +287,16 @@ class JobCommands:
         job = self._context.job(session, job_id, lock=lock)
         app = self._app(session, job).name
         children = child_links.children_of(session, job.id)
-        names = child_links.names(session, children)
+        jobs = job_names.by_ids(session, children)
         own = apps.ids_by_name(session, self._context.actor.app_ids)
         seen: list[str] = []
         hidden: list[str] = []
         for child in children:
-            if child in names:
-                app_id = own.get(names[child][0])
+            if named := jobs.get(child):
+                app_id = own.get(named.app)
                 is_seen = app_id is not None and self._context.actor.knows_job(app_id, child)
                 listed = seen if is_seen else hidden
-                listed.append("/".join(names[child]))
+                listed.append(f"{named.app}/{named.name}")
         return job, job_spec(job, app, seen), tuple(hidden)
 
     def _switch(self, job_id: int, action: Action, act: Callable[[Session, Job, int], T]) -> T:

@@ -39,7 +39,7 @@ from warren.sql.alarms.alarms import RUN_END, AlarmStatus, JobRecipients, NewAla
 from warren.sql.ids import RunIds
 from warren.sql.jobs import child_links, due_jobs
 from warren.sql.jobs.child_links import Followed
-from warren.sql.jobs.due_jobs import JobToPlan, ParkedJob
+from warren.sql.jobs.due_jobs import JobSchedule, JobToPlan
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
 from warren.sql.runs import planning, queries, ticks, transitions
 from warren.sql.runs.run_rows import EndedRun, FailedRun, LockedRun
@@ -365,8 +365,8 @@ def _child_run(
 
 
 def _with_last_tick_over(
-    session: Session, jobs: Sequence[ParkedJob], over: Mapping[int, TickEnd]
-) -> list[ParkedJob]:
+    session: Session, jobs: Sequence[JobSchedule], over: Mapping[int, TickEnd]
+) -> list[JobSchedule]:
     """Return the jobs whose finished tick was the last open one of their schedule.
 
     An earlier tick may still have been open when the job was restarted or edited.
@@ -376,7 +376,7 @@ def _with_last_tick_over(
     return [job for job in jobs if job.id not in still_open]
 
 
-def _next_tick(job: ParkedJob, end: TickEnd) -> int:
+def _next_tick(job: JobSchedule, end: TickEnd) -> int:
     """Return the next tick: the delay after the recorded end, and after the last decided tick.
 
     A corrupt delay in the database makes the job due at once, so that the planner reports the

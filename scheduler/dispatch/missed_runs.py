@@ -42,7 +42,7 @@ from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.batch import chunks
 from warren.sql.jobs import due_jobs, history
-from warren.sql.jobs.due_jobs import MissedJob
+from warren.sql.jobs.due_jobs import JobSchedule
 from warren.sql.models import Job, SkippedTicks
 from warren.sql.registry import pauses, uptimes
 from warren.sql.registry.pauses import EVERY_APP, PauseRow
@@ -281,7 +281,7 @@ class MissedRuns:
 
 def _judge(
     session: Session,
-    known: Iterable[MissedJob],
+    known: Iterable[JobSchedule],
     locked: Mapping[int, list[PlannedRun]],
     verdicts: _Verdicts,
     now_ms: int,
@@ -315,7 +315,7 @@ def _lock(
 
 
 def _judge_job(
-    job: MissedJob, rows: list[PlannedRun], last_ms: int, verdicts: _Verdicts, now_ms: int
+    job: JobSchedule, rows: list[PlannedRun], last_ms: int, verdicts: _Verdicts, now_ms: int
 ) -> None:
     """Decide on a job's late runs, in tick order; `last_ms` is its last tick with a run."""
     if job.is_enabled and job.next_tick_at <= now_ms:
@@ -334,7 +334,7 @@ def _judge_job(
 
 
 def _skip_or_catch_up(
-    job: MissedJob,
+    job: JobSchedule,
     rows: Sequence[PlannedRun],
     why: Mapping[MissedBy, Reason],
     verdicts: _Verdicts,

@@ -94,7 +94,8 @@ class KnownJobs:
         """Return app and name of the jobs that exist, by id."""
         wanted = set(job_ids)
         new = {job_id: self._new_jobs[job_id] for job_id in wanted if job_id in self._new_jobs}
-        return new | child_links.names(self._session, wanted - new.keys())
+        stored = job_names.by_ids(self._session, wanted - new.keys())
+        return new | {job.id: (job.app, job.name) for job in stored.values()}
 
     def children(self, job_ids: Iterable[int]) -> dict[int, tuple[int, ...]]:
         """Return the ids of the jobs' children, in order; jobs without children are left out."""
@@ -119,14 +120,12 @@ class KnownJobs:
         """Return the stored flows that have these jobs as nodes, by job."""
         return flow_links.flows_with(self._session, (job for job in job_ids if job > 0))
 
-    def parents(self, job_ids: Collection[int]) -> list[child_links.Parent]:
-        """Return all jobs that have one of these as a child, sorted by app and name."""
+    def parents(self, job_ids: Collection[int]) -> dict[int, Name]:
+        """Return app and name of all jobs that have one of these as a child, by id."""
         stored = child_links.parent_ids(self._session, job_ids) - self._planned.keys()
         wanted = set(job_ids)
         planned = {item for item, ids in self._planned.items() if not wanted.isdisjoint(ids)}
-        names = self.names(stored | planned)
-        rows = [child_links.Parent(job_id, *name) for job_id, name in names.items()]
-        return sorted(rows, key=lambda row: (row.app, row.name))
+        return self.names(stored | planned)
 
 
 def link(
@@ -250,14 +249,15 @@ def refuse_circles(known: KnownJobs, job_ids: Iterable[int]) -> None:
 
 def refuse_orphans(known: KnownJobs, job_ids: Collection[int]) -> None:
     """Raise Problem with the parents if jobs to be deleted are children of jobs that stay."""
-    staying = [row for row in known.parents(job_ids) if row.id not in job_ids]
+    parents = known.parents(job_ids)
+    staying = parents.keys() - set(job_ids)
     if not staying:
         return
-    kept = known.children([row.id for row in staying]).values()
+    kept = known.children(staying).values()
     orphans = {child for child_ids in kept for child in child_ids} & set(job_ids)
     children = ", ".join(sorted("/".join(name) for name in known.names(orphans).values()))
-    parents = ", ".join(f"{row.app}/{row.name}" for row in staying)
-    raise Problem(Code.STILL_A_CHILD, job=children, parents=parents)
+    names = ", ".join(map("/".join, sorted(parents[job_id] for job_id in staying)))
+    raise Problem(Code.STILL_A_CHILD, job=children, parents=names)
 
 
 def refuse_missing_nodes(known: KnownJobs, job_ids: Collection[int]) -> None:

@@ -10,6 +10,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.jobs import job_names
+from warren.sql.jobs.due_jobs import JobSchedule
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.models import CalendarRow, Job
 from warren.sql.rows import fetch, query
@@ -31,23 +32,6 @@ class VersionRow(NamedTuple):
     effective_at: int
     made_by: str
     not_taken: str | None
-
-
-class CalendarUser(NamedTuple):
-    """A job whose schedule uses a calendar, with what its next due time needs."""
-
-    id: int
-    app_id: int
-    name: str
-    schedule_kind: str
-    schedule_value: str | None
-    schedule_options: str | None
-    timezone: str | None
-    is_enabled: int
-    last_tick_at: int
-    next_tick_at: int
-    stop_reason: str | None
-    stop_why: str | None
 
 
 def versions(session: Session, names: Collection[str] | None = None) -> list[VersionRow]:
@@ -100,17 +84,17 @@ def newest(session: Session, name: str) -> VersionRow | None:
     return of_name[-1] if of_name else None
 
 
-def users_to_plan(session: Session, name: str, *, lock: bool) -> list[CalendarUser]:
+def users_to_plan(session: Session, name: str, *, lock: bool) -> list[JobSchedule]:
     """Return the jobs whose schedules use a calendar, in the order of their ids."""
     # A job that begins to use it meanwhile waits for the lock of its newest version.
     ids = list(session.execute(select(Job.id).where(_by_schedule(name)).order_by(Job.id)).scalars())
-    wanted = use_index(query(CalendarUser, Job), Job, PRIMARY_KEY).order_by(Job.id)
+    wanted = use_index(query(JobSchedule, Job), Job, PRIMARY_KEY).order_by(Job.id)
     if lock:
         wanted = wanted.with_for_update()
     return [
         user
         for chunk in chunks(ids)
-        for user in fetch(session, CalendarUser, wanted.where(Job.id.in_(chunk)))
+        for user in fetch(session, JobSchedule, wanted.where(Job.id.in_(chunk)))
     ]
 
 

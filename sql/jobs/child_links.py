@@ -29,14 +29,6 @@ class Followed(NamedTuple):
     webhook_when: str
 
 
-class Parent(NamedTuple):
-    """A job that has children, and its app."""
-
-    id: int
-    app: str
-    name: str
-
-
 def ids(child_ids: str | None) -> tuple[int, ...]:
     """Return the ids in a job's `child_ids`; other text, which XXL-JOB allows, is ignored."""
     return tuple(int(part) for part in (child_ids or "").split(",") if part.strip().isdecimal())
@@ -124,26 +116,6 @@ def parent_ids(
     wanted = set(job_ids)
     return parents | {
         job_id for job_id, child_ids in links.items() if not wanted.isdisjoint(child_ids)
-    }
-
-
-def parents(session: Session, job_ids: Collection[int]) -> list[Parent]:
-    """Return all jobs that have one of these as a child, sorted by app and name."""
-    by_id = names(session, parent_ids(session, job_ids))
-    rows = [Parent(job_id, app, name) for job_id, (app, name) in by_id.items()]
-    return sorted(rows, key=lambda row: (row.app, row.name))
-
-
-def names(session: Session, job_ids: Iterable[int]) -> dict[int, tuple[str, str]]:
-    """Return the apps and names of jobs; those that do not exist are left out."""
-    return {
-        job_id: (app, name)
-        for chunk in chunks(sorted(set(job_ids)))
-        for job_id, app, name in session.execute(
-            select(Job.id, App.name, Job.name)
-            .join(App, App.id == Job.app_id)
-            .where(Job.id.in_(chunk))
-        )
     }
 
 

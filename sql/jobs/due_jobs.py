@@ -54,21 +54,32 @@ def _changed(job: Job) -> tuple[str, ...]:
 PARKED_MS = 2**62
 
 
-class ParkedJob(NamedTuple):
-    """A parked job with its schedule and its watermark."""
+class JobSchedule(NamedTuple):
+    """The columns of a job that decide its next due time, and what becomes of those it missed."""
 
     id: int
+    app_id: int
+    name: str
     schedule_kind: str
     schedule_value: str | None
     schedule_options: str | None
+    timezone: str | None
+    misfire: str
+    late_limit: int
+    catch_up_within: int
+    catch_up_most: int
+    is_enabled: int
     last_tick_at: int
+    next_tick_at: int
+    stop_reason: str | None
+    stop_why: str | None
 
 
-def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
+def lock(session: Session, job_ids: Iterable[int]) -> list[JobSchedule]:
     """Lock and return the jobs among these that are parked."""
     parked = (
         # By primary key, because the other index would lock all parked jobs.
-        use_index(query(ParkedJob, Job), Job, PRIMARY_KEY)
+        use_index(query(JobSchedule, Job), Job, PRIMARY_KEY)
         .where(
             Job.id.in_(sorted(set(job_ids))),
             Job.is_enabled == 1,
@@ -76,7 +87,7 @@ def lock(session: Session, job_ids: Iterable[int]) -> list[ParkedJob]:
         )
         .order_by(Job.id)
     )
-    return fetch(session, ParkedJob, parked.with_for_update())
+    return fetch(session, JobSchedule, parked.with_for_update())
 
 
 def watermarks(session: Session) -> dict[int, int]:
@@ -121,19 +132,6 @@ class JobToPlan(NamedTuple):
     next_tick_at: int
 
 
-class MissedJob(NamedTuple):
-    """The columns of a job needed to decide about its misfires."""
-
-    id: int
-    schedule_kind: str
-    misfire: str
-    late_limit: int
-    catch_up_within: int
-    catch_up_most: int
-    is_enabled: int
-    next_tick_at: int
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobStop:
     """A job whose schedule ends after its watermark, and why."""
@@ -156,10 +154,10 @@ def claim_due(session: Session, *, until_ms: int, limit: int) -> list[JobToPlan]
     return fetch(session, JobToPlan, due)
 
 
-def claim_by_ids(session: Session, job_ids: Sequence[int]) -> list[MissedJob]:
+def claim_by_ids(session: Session, job_ids: Sequence[int]) -> list[JobSchedule]:
     """Lock and return the jobs among these that are not locked by others."""
-    wanted = use_index(query(MissedJob, Job), Job, PRIMARY_KEY).where(Job.id.in_(job_ids))
-    return fetch(session, MissedJob, wanted.with_for_update(skip_locked=True))
+    wanted = use_index(query(JobSchedule, Job), Job, PRIMARY_KEY).where(Job.id.in_(job_ids))
+    return fetch(session, JobSchedule, wanted.with_for_update(skip_locked=True))
 
 
 def next_tick(session: Session) -> int | None:

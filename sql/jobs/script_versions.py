@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, null, select, update
 from sqlalchemy.orm import Session, undefer
 
 from warren.sql.batch import ALREADY_LOCKED, update_each
@@ -13,7 +13,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import at
 from warren.sql.models import App, Job, Run, ScriptVersion
 from warren.sql.models.job_tables import FLOW_TYPE
-from warren.sql.rows import fetch, fetch_one, query
+from warren.sql.rows import Column, Query, fetch, fetch_one, query
 from warren.sql.run_status import OPEN
 
 
@@ -39,19 +39,8 @@ def of_job(session: Session, job_id: int) -> tuple[Job, str]:
 KEPT_VERSIONS = 30
 
 
-class ListedVersion(NamedTuple):
-    """A version in a list, with its size in bytes."""
-
-    id: int
-    number: int
-    remark: str
-    author: str | None
-    add_time: datetime | None
-    size: int
-
-
-class VersionSource(NamedTuple):
-    """A version with its source, which is None if the row has none."""
+class StoredVersion(NamedTuple):
+    """A version, with the size of its source in bytes; in lists, `source` is None."""
 
     id: int
     number: int
@@ -59,6 +48,7 @@ class VersionSource(NamedTuple):
     remark: str
     author: str | None
     add_time: datetime | None
+    size: int
     source: str | None
 
 
@@ -140,27 +130,30 @@ def forget(session: Session, job_id: int) -> None:
     session.execute(delete(ScriptVersion).where(ScriptVersion.job_id == job_id))
 
 
-def versions(session: Session, job_id: int) -> list[ListedVersion]:
+def versions(session: Session, job_id: int) -> list[StoredVersion]:
     """Return a job's versions, newest first."""
-    size = of(session).byte_length(ScriptVersion.source)
-    listed = query(ListedVersion, ScriptVersion, size=size).where(ScriptVersion.job_id == job_id)
-    return fetch(session, ListedVersion, listed.order_by(ScriptVersion.id.desc()))
+    listed = _of_job(session, job_id, source=null()).order_by(ScriptVersion.id.desc())
+    return fetch(session, StoredVersion, listed)
 
 
-def version(session: Session, job_id: int, version_id: int) -> VersionSource:
+def version(session: Session, job_id: int, version_id: int) -> StoredVersion:
     """Return one version of a job's script, with its source.
 
     Raises:
         NotFound: the job has no such version.
 
     """
-    wanted = query(VersionSource, ScriptVersion).where(
-        ScriptVersion.id == version_id, ScriptVersion.job_id == job_id
-    )
-    version = fetch_one(session, VersionSource, wanted)
+    wanted = _of_job(session, job_id).where(ScriptVersion.id == version_id)
+    version = fetch_one(session, StoredVersion, wanted)
     if version is None:
         raise NotFound(LookupFailure.NO_SCRIPT_VERSION, id=job_id, version=version_id)
     return version
+
+
+def _of_job(session: Session, job_id: int, **others: Column) -> Query:
+    size = of(session).byte_length(ScriptVersion.source)
+    of_job = ScriptVersion.job_id == job_id
+    return query(StoredVersion, ScriptVersion, size=size, **others).where(of_job)
 
 
 def number(session: Session, version_id: int) -> int:

@@ -65,7 +65,7 @@ from warren.scheduler.views.job_warnings import OLD_RULE, job_warnings
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import job_names, script_versions
-from warren.sql.jobs.script_versions import ListedVersion
+from warren.sql.jobs.script_versions import StoredVersion
 from warren.sql.listings import backfills, job_search
 from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.job_search import JobFilter, ListedJob, Order
@@ -543,7 +543,7 @@ class JobEndpoints:
         )
 
 
-def _version(row: ListedVersion, current: int | None) -> ScriptVersion:
+def _version(row: StoredVersion, current: int | None) -> ScriptVersion:
     return ScriptVersion(
         id=row.id,
         number=row.number,

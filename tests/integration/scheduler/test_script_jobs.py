@@ -14,7 +14,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.timeouts import ClaimLimits
 from warren.sql.jobs import script_versions
-from warren.sql.jobs.script_versions import VersionSource
+from warren.sql.jobs.script_versions import StoredVersion
 from warren.sql.run_status import RunStatus
 
 EACH_SECOND = {"schedule_kind": "CRON", "schedule_value": "* * * * * ?", "enabled": True}
@@ -30,11 +30,11 @@ def apply(
     return cluster.commands().apply([], [spec], dry_run=dry_run, prune=False)[-1]
 
 
-def versions(cluster: Cluster) -> list[VersionSource]:
+def versions(cluster: Cluster) -> list[StoredVersion]:
     """Return the versions of the job `pack`, oldest first, with their sources."""
     job_id = cluster.jobs(name="pack")[0].id
 
-    def read(session: Any) -> list[VersionSource]:
+    def read(session: Any) -> list[StoredVersion]:
         listed = script_versions.versions(session, job_id)
         return [script_versions.version(session, job_id, row.id) for row in reversed(listed)]
 
