@@ -79,7 +79,7 @@ class MetricsCollector(Collector):
         yield _gauge(
             "warren_runs_in_flight",
             "Runs that an executor holds, or may hold.",
-            sum(row.runs for row in flying),
+            sum(flying.values()),
         )
         lost = read(lambda session: alarm_listing.count_undelivered(session, None, now_ms))
         yield _gauge(

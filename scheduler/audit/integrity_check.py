@@ -142,9 +142,11 @@ def _audit(
         [JobRange(job_id, job_id)] if job_id is not None else list(tick_rows.job_ranges(session))
     )
     for jobs in ranges:
-        for row in tick_rows.doubled(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
-            if job := tallies.of(row.job_id):
-                job.add_doubled(row.scheduled_at)
+        for doubled_id, tick in tick_rows.doubled(
+            session, jobs, after_ms=bounds[0], until_ms=bounds[1]
+        ):
+            if job := tallies.of(doubled_id):
+                job.add_doubled(tick)
         audit_shards(session, tallies, bounds, jobs)
         audit_strays(session, tallies, bounds, jobs)
     audit_backfills(session, tallies, bounds, job_id)
@@ -184,8 +186,8 @@ def audit_job(
     for span in _spans(changes, end_ms, bounds, timezone, missed, calendars=calendars):
         _compare(session, span, job)
     alone = JobRange(job_id, job_id)
-    for row in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
-        job.add_doubled(row.scheduled_at)
+    for _, tick in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
+        job.add_doubled(tick)
     audit_shards(session, tallies, bounds, alone)
     audit_backfills(session, tallies, bounds, job_id)
     if child_links.parent_ids(session, [job_id]):

@@ -106,15 +106,16 @@ def audit_shards(
     session: Session, tallies: Tallies, bounds: tuple[int, int], jobs: JobRange
 ) -> None:
     """Find ticks with fewer or more shards than they were split into."""
-    for row in tick_rows.broken_shards(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
-        job = tallies.of(row.job_id)
-        if job is None or row.scheduled_at <= tick_rows.purged_until(session, row.job_id):
+    broken = tick_rows.broken_shards(session, jobs, after_ms=bounds[0], until_ms=bounds[1])
+    for job_id, tick, shards, total in broken:
+        job = tallies.of(job_id)
+        if job is None or tick <= tick_rows.purged_until(session, job_id):
             continue
-        why = Why.SHARDS_MISCOUNTED(rows=row.shards, total=row.total)
-        if row.shards < row.total:
-            job.add_lost(row.scheduled_at, why)
+        why = Why.SHARDS_MISCOUNTED(rows=shards, total=total)
+        if shards < total:
+            job.add_lost(tick, why)
         else:
-            job.add_doubled(row.scheduled_at, why)
+            job.add_doubled(tick, why)
 
 
 def audit_children(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> None:

@@ -87,35 +87,35 @@ class Refill:
     def run_round(self, now_ms: int) -> float:
         """Refill each backfill; return the seconds to wait, 0 when there may be more to plan."""
         active = self._context.database.read(backfills.with_work)
-        self._job_ids = frozenset(backfill.job_id for backfill in active)
-        refilled = [self._refill_safely(backfill, now_ms) for backfill in active]
+        self._job_ids = frozenset(active.values())
+        refilled = [self._refill_safely(*backfill, now_ms) for backfill in active.items()]
         return 0 if any(done.has_more for done in refilled) else WAIT_SECONDS
 
-    def _refill_safely(self, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
+    def _refill_safely(self, backfill_id: int, job_id: int, now_ms: int) -> Refilled:
         """Refill a backfill; a faulty one is paused with the reason, and delays no other."""
         try:
             refilled = self._context.write_runs(
-                lambda session: self._refill(session, active, now_ms),
+                lambda session: self._refill(session, backfill_id, job_id, now_ms),
                 has_planned=lambda refilled: refilled.planned,
             )
         except DatabaseUnavailable:
             raise
         except Exception as error:
-            log.exception("backfill_failed", backfill_id=active.id, job_id=active.job_id)
+            log.exception("backfill_failed", backfill_id=backfill_id, job_id=job_id)
             why = Why.NOT_PLANNABLE(fault=fault_of(error))
-            self._context.database.write(lambda session: _pause(session, active.id, why))
+            self._context.database.write(lambda session: _pause(session, backfill_id, why))
             return Refilled()
         self._context.metrics.add(refilled.ended)
         return refilled
 
-    def _refill(self, session: Session, active: backfills.ActiveBackfill, now_ms: int) -> Refilled:
+    def _refill(self, session: Session, backfill_id: int, job_id: int, now_ms: int) -> Refilled:
         # So that no other backfill or re-run takes the same due times; locked before the backfill's
         # row, as when a job is deleted.
-        job_rows.lock_rows(session, [active.job_id])
-        backfill = backfills.claim(session, active.id)
+        job_rows.lock_rows(session, [job_id])
+        backfill = backfills.claim(session, backfill_id)
         if backfill is None:
             return Refilled()
-        job = due_jobs.to_plan(session, [backfill.job_id]).get(backfill.job_id)
+        job = due_jobs.to_plan(session, [job_id]).get(job_id)
         if job is None and backfill.state != BackfillState.CANCELLED:
             end(backfill, BackfillState.CANCELLED, Why.JOB_DELETED())
         work = _Work(session, backfill, now_ms)

@@ -257,15 +257,15 @@ class ScheduleChanges:
             waiting = planned_runs.to_come(session, [job.id for job in wanted], after_ms=now_ms)
         by_id = {job.id: (job, spec) for job, spec in wanted.items()}
         result = ToCome()
-        for run in waiting:
-            job, spec = by_id[run.job_id]
+        for run_id, job_id, tick, planned_ms in waiting:
+            job, spec = by_id[job_id]
             ticks = self.read(session, facts_of(spec, self.zone(session, spec.timezone)))
-            due_ms = max(now_ms, ticks.due_at(job.id, run.tick))
-            has_it = ticks.next_after(run.tick - 1, run.tick) == run.tick
+            due_ms = max(now_ms, ticks.due_at(job_id, tick))
+            has_it = ticks.next_after(tick - 1, tick) == tick
             if not has_it or restarts_schedule(job, spec):
-                result.cancelled[run.id] = job.id
-            elif due_ms != run.due_at:
-                result.moved[run.id] = due_ms
+                result.cancelled[run_id] = job_id
+            elif due_ms != planned_ms:
+                result.moved[run_id] = due_ms
         return result
 
     def settle_old(

@@ -25,6 +25,7 @@ from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Problem
 from warren.sql.alarms import alarms
+from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_rows import JobToTrigger
@@ -115,7 +116,7 @@ class CallPlanner:
         """Note a refused call on the caller's page and by an alarm, once per attempt."""
         refusal = Why.CALL_REFUSED(number=call.number, job=call.job, why=why)
         before = calls.lock_trigger_text(session, caller.id)
-        if before is None or str(refusal) in (before.trigger_message or ""):
+        if before is None or str(refusal) in before.text:
             return
         words = _noted(before, refusal)
         calls.note_refusal(session, caller.id, text=str(words), why=to_json(words) or None)
@@ -195,9 +196,9 @@ def _problems(param: str, job: JobToTrigger, params: TypedParams) -> list[Proble
     return [] if is_script else params.problems(job.app, job.handler or "", param)
 
 
-def _noted(before: calls.TriggerText, refusal: Reason) -> Words:
+def _noted(before: Explanation, refusal: Reason) -> Words:
     """Return the trigger message with a note added; one that is not a reason stays as it is."""
-    words = from_json(before.trigger_why) or before.trigger_message or ""
+    words = from_json(before.why) or before.text
     if isinstance(words, Reason) and words.code is Why.NOTED:
         notes = words.facts["notes"]
         assert isinstance(notes, tuple)

@@ -300,13 +300,8 @@ def _lock(
 ) -> dict[int, list[PlannedRun]]:
     """Lock missed runs, all of a job or none; return them by job, in tick order."""
     seen = due_runs.missed(session, job_ids, spans)
-    claimed = [
-        row
-        for run_ids in chunks(row.id for row in seen)
-        for row in transitions.claim(session, run_ids)
-    ]
-    missing = {row.id for row in seen} - {row.id for row in claimed}
-    contended = {row.job_id for row in seen if row.id in missing}
+    claimed = [row for run_ids in chunks(seen) for row in transitions.claim(session, run_ids)]
+    contended = {seen[run_id] for run_id in seen.keys() - {row.id for row in claimed}}
     locked: dict[int, list[PlannedRun]] = {}
     for row in sorted(claimed, key=lambda row: int(row.scheduled_at)):
         if row.job_id not in contended:

@@ -76,6 +76,6 @@ class Workload:
             return
         self._freed.clear()
         self._counts = Counter()
-        for row in self._database.read(queries.in_flight):
-            self._counts[row.app_id, row.address] += row.runs
+        for boot, runs in self._database.read(queries.in_flight).items():
+            self._counts[boot.app_id, boot.address] += runs
         self._counted_at = self._clock()

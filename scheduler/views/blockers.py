@@ -4,7 +4,7 @@ It reads the current state from the database and asks no executor. An executor w
 rejected does not appear: it never got into the registry.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
@@ -24,7 +24,6 @@ from warren.scheduler.views.process_view import (
 )
 from warren.sql.instants import iso
 from warren.sql.listings import app_listing, dashboard
-from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState
@@ -50,11 +49,11 @@ class Blockers:
     format_time: Callable[[int], str | None]
 
     def of_executor(
-        self, executor_view: ExecutorView, started: Sequence[RoutedJob] | None = None
+        self, executor_view: ExecutorView, started: Mapping[int, str] | None = None
     ) -> list[Reason]:
         """Return why an executor gets no runs, most general reason first; none = it may get some.
 
-        `started` are the started jobs of its app, if the caller has read them.
+        `started` are the routes of the started jobs of its app by id, if the caller has read them.
         """
         reasons = [*self.of_cluster(), *self.of_executor_itself(executor_view, started)]
         if (
@@ -66,7 +65,7 @@ class Blockers:
         return reasons
 
     def of_executor_itself(
-        self, executor_view: ExecutorView, started: Sequence[RoutedJob] | None = None
+        self, executor_view: ExecutorView, started: Mapping[int, str] | None = None
     ) -> list[Reason]:
         """Return the reasons that concern this executor alone, without taken slots."""
         reasons = self._of_app(executor_view.app)
@@ -136,7 +135,7 @@ class Blockers:
             return [Why.PASSED_OVER(ailments=_health_issues(executor_view))]
         return [issue.why() for issue in _stopping(executor_view)]
 
-    def _of_routes(self, executor_view: ExecutorView, started: Sequence[RoutedJob]) -> list[Reason]:
+    def _of_routes(self, executor_view: ExecutorView, started: Mapping[int, str]) -> list[Reason]:
         """Return a reason if it is certain that the routes of all started jobs choose others."""
         live = self._routable(executor_view.app)
         addresses = tuple(two.address for two in live if not two.ailments) or tuple(
@@ -144,7 +143,7 @@ class Blockers:
         )
         if not started or len(started) > MAX_JOBS or executor_view.address not in addresses:
             return []
-        chosen = {_fixed_choice(job, addresses) for job in started}
+        chosen = {_fixed_choice(*job, addresses) for job in started.items()}
         if None in chosen or executor_view.address in chosen:
             return []
         return [Why.ROUTED_ELSEWHERE(addresses=", ".join(sorted(map(str, chosen))[:10]))]
@@ -254,11 +253,11 @@ def _health_issues(executor_view: ExecutorView) -> tuple[Words, ...]:
     )
 
 
-def _fixed_choice(job: RoutedJob, addresses: tuple[str, ...]) -> str | None:
+def _fixed_choice(job_id: int, route: str, addresses: tuple[str, ...]) -> str | None:
     """Return the executor that a job's runs go to, None when it may be one or another."""
-    if job.route == Route.FAILOVER:
+    if route == Route.FAILOVER:
         return addresses[0]
-    if job.route not in _FIXED:
+    if route not in _FIXED:
         return None
-    request = RouteRequest(job_id=job.id, addresses=addresses)
-    return routes.choose(job.route, request, Random(0)).address  # noqa: S311 - nothing is random
+    request = RouteRequest(job_id=job_id, addresses=addresses)
+    return routes.choose(route, request, Random(0)).address  # noqa: S311 - nothing is random

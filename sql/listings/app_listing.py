@@ -28,13 +28,6 @@ class ListedApp(NamedTuple):
 EFFECTIVE_ROUTE = func.coalesce(func.nullif(Job.route, ""), App.route, DEFAULT_ROUTE)
 
 
-class RoutedJob(NamedTuple):
-    """A job and the route of its runs."""
-
-    id: int
-    route: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """What still uses an app; `jobs` has the names of some of its jobs."""
@@ -69,10 +62,11 @@ def with_started_jobs(session: Session, app_ids: Collection[int] | None) -> set[
     return set(session.execute(statement).scalars())
 
 
-def started_jobs(session: Session, app: str, *, limit: int) -> list[RoutedJob]:
-    started = query(RoutedJob, Job, route=EFFECTIVE_ROUTE).join(App, App.id == Job.app_id)
+def started_jobs(session: Session, app: str, *, limit: int) -> dict[int, str]:
+    """Return the routes of the runs of an app's started jobs, by job id."""
+    started = select(Job.id, EFFECTIVE_ROUTE).join(App, App.id == Job.app_id)
     started = started.where(App.name == app, Job.is_enabled == 1).limit(limit)
-    return fetch(session, RoutedJob, started)
+    return dict(session.execute(started).all())
 
 
 def by_id(session: Session, app_id: int) -> App:

@@ -5,7 +5,6 @@ The database groups their messages; reading those of thousands of runs would tak
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from sqlalchemy import Select, String, Subquery, cast, func, select
 from sqlalchemy.orm import Session
@@ -50,13 +49,6 @@ class ErrorGroups:
     is_all: bool
 
 
-class _Selected(NamedTuple):
-    """A query of the ids of runs; `is_all`: no others match."""
-
-    ids: Subquery
-    is_all: bool
-
-
 def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> ErrorGroups:
     """Return the groups of the newest runs that match, `most` at most.
 
@@ -70,14 +62,15 @@ def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> E
     return _merged(session, parts, is_all=swept.is_all)
 
 
-def _newest(session: Session, wanted: RunSelection, most: int) -> _Selected:
+def _newest(session: Session, wanted: RunSelection, most: int) -> tuple[Subquery, bool]:
+    """Return a query of the ids of the newest runs, and whether no others match."""
     wanted = replace(wanted, app_ids=newest_runs.app_ids(session, wanted))
     is_all = _count(session, wanted, most + 1) <= most
     if not is_all:
         wanted = replace(wanted, since_ms=_start(session, wanted, most))
     newest = newest_runs.unordered(session, wanted).with_only_columns(Run.id)
     ids = newest.order_by(Run.due_at.desc(), Run.id.desc()).limit(most).subquery()
-    return _Selected(ids, is_all)
+    return ids, is_all
 
 
 def _start(session: Session, wanted: RunSelection, least: int) -> int:

@@ -6,7 +6,6 @@ All queries use an index and have a limit; the results show what was left out.
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
-from typing import NamedTuple
 
 from sqlalchemy import literal, select, union_all
 from sqlalchemy.orm import Session
@@ -117,11 +116,6 @@ def _by_ids(session: Session, run_ids: Sequence[int]) -> list[RunFacts]:
 MAX_DAY_RUNS = 40
 
 
-class _Counted(NamedTuple):
-    day: int
-    status: str
-
-
 @dataclass(slots=True)
 class DayOutcomes:
     """Runs of a day by outcome; `is_all` is False if the day has more than were examined."""
@@ -160,9 +154,9 @@ def outcomes_of_days(session: Session, job_id: int, bounds: Sequence[int]) -> li
         for day, (since, until) in enumerate(pairwise(bounds))
     ]
     seen = [0] * len(days)
-    for row in map(_Counted._make, session.execute(union_all(*(select(runs) for runs in by_day)))):
-        days[row.day].add(row.status)
-        seen[row.day] += 1
-    for day, number in zip(days, seen, strict=True):
-        day.is_all = number < MAX_DAY_RUNS
+    for day, status in session.execute(union_all(*(select(runs) for runs in by_day))):
+        days[day].add(status)
+        seen[day] += 1
+    for outcomes, number in zip(days, seen, strict=True):
+        outcomes.is_all = number < MAX_DAY_RUNS
     return days

@@ -4,7 +4,6 @@ import json
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
@@ -23,21 +22,10 @@ HAS_WORK: ColumnElement[bool] = and_(
 )
 
 
-class ActiveBackfill(NamedTuple):
-    """The ids of a backfill with work and of its job, and if it runs instead of the schedule."""
-
-    id: int
-    job_id: int
-    instead: int
-
-
-def with_work(session: Session) -> list[ActiveBackfill]:
-    """Return the backfills that have work, the oldest first."""
-    return fetch(
-        session,
-        ActiveBackfill,
-        query(ActiveBackfill, Backfill).where(HAS_WORK).order_by(Backfill.id),
-    )
+def with_work(session: Session) -> dict[int, int]:
+    """Return the job of each backfill that has work, by id, the oldest first."""
+    wanted = select(Backfill.id, Backfill.job_id).where(HAS_WORK).order_by(Backfill.id)
+    return dict(session.execute(wanted).all())
 
 
 def claim(session: Session, backfill_id: int) -> Backfill | None:

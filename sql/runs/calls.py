@@ -7,6 +7,7 @@ from sqlalchemy import ColumnElement, and_, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore, modify
+from warren.sql.explanation import Explanation
 from warren.sql.models import Call, FlowNode, Run
 from warren.sql.rows import fetch, query
 from warren.sql.runs.run_rows import RunFacts
@@ -139,17 +140,11 @@ def of_run(session: Session, run: Calling) -> list[int]:
     return sorted({*session.execute(of_shard).scalars(), *session.execute(of_caller).scalars()})
 
 
-class TriggerText(NamedTuple):
-    """A run's trigger message, and the reason behind it as JSON."""
-
-    trigger_message: str | None
-    trigger_why: str | None
-
-
-def lock_trigger_text(session: Session, run_id: int) -> TriggerText | None:
+def lock_trigger_text(session: Session, run_id: int) -> Explanation | None:
     """Lock a run, and return its trigger message; None if the run is gone."""
-    locked = query(TriggerText, Run).where(Run.id == run_id).with_for_update()
-    return next(iter(fetch(session, TriggerText, locked)), None)
+    texts = select(Run.trigger_message, Run.trigger_why).where(Run.id == run_id)
+    row = session.execute(texts.with_for_update()).one_or_none()
+    return None if row is None else Explanation(row[0] or "", row[1])
 
 
 def _is_same(call: NumberedCall) -> ColumnElement[bool]:

@@ -12,14 +12,8 @@ from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
 from warren.sql.models import App, FlowJob, Job, Run
-from warren.sql.rows import fetch, query
 from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
 from warren.sql.runs.run_rows import PlannedRun
-
-
-class RunOfJob(NamedTuple):
-    id: int
-    job_id: int
 
 
 class DueSpan(NamedTuple):
@@ -208,14 +202,14 @@ def missed_jobs(session: Session, missed: Sequence[DueSpan]) -> list[int]:
     return sorted(rows.scalars())
 
 
-def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) -> list[RunOfJob]:
-    """Return the runs of these jobs that misfired in one of the spans, without locks."""
-    planned = query(RunOfJob, Run).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
-    return [
-        row
+def missed(session: Session, job_ids: Iterable[int], missed: Sequence[DueSpan]) -> dict[int, int]:
+    """Return the jobs of these jobs' runs that misfired in a span, by run id, without locks."""
+    planned = select(Run.id, Run.job_id).where(Run.status == RunStatus.PLANNED, _is_missed(missed))
+    return {
+        run_id: job_id
         for chunk in chunks(job_ids)
-        for row in fetch(session, RunOfJob, planned.where(Run.job_id.in_(chunk)))
-    ]
+        for run_id, job_id in session.execute(planned.where(Run.job_id.in_(chunk)))
+    }
 
 
 def last_ticks(

@@ -58,17 +58,13 @@ def move(session: Session, run_id: int, *, due_ms: int, run_date: date | None) -
     return modify_by_ids(session, Run, [run_id], statement)
 
 
-class NotDue(NamedTuple):
-    """A PLANNED run of a schedule that is not due yet, and its tick."""
+def to_come(
+    session: Session, job_ids: Iterable[int], *, after_ms: int
+) -> list[tuple[int, int, int, int]]:
+    """Return PLANNED runs of jobs' schedules that are due after an instant.
 
-    id: int
-    job_id: int
-    tick: int
-    due_at: int
-
-
-def to_come(session: Session, job_ids: Iterable[int], *, after_ms: int) -> list[NotDue]:
-    """Return the PLANNED runs of jobs' schedules that are due after an instant."""
+    Each is its id, its job, its tick, and when it is due.
+    """
     statement = select(Run.id, Run.job_id, Run.scheduled_at, Run.due_at).where(
         Run.status == RunStatus.PLANNED,
         Run.kind == Kind.SCHEDULE,
@@ -76,9 +72,9 @@ def to_come(session: Session, job_ids: Iterable[int], *, after_ms: int) -> list[
         Run.due_at > after_ms,
     )
     return [
-        NotDue(*row)
+        (run_id, job_id, tick, due_at)
         for chunk in chunks(job_ids)
-        for row in session.execute(statement.where(Run.job_id.in_(chunk)))
+        for run_id, job_id, tick, due_at in session.execute(statement.where(Run.job_id.in_(chunk)))
     ]
 
 

@@ -47,15 +47,6 @@ class PurgeCandidate(NamedTuple):
         return DuePosition(self.due_second or START.due, self.id)
 
 
-class _Record(NamedTuple):
-    """Up to which tick one user has deleted runs of a job, and how many in all."""
-
-    id: int
-    job_id: int
-    to_at: int
-    runs: int
-
-
 START, END = DuePosition(at(0), 0), DuePosition(at(253_370_764_800_000), 0)
 
 
@@ -171,15 +162,15 @@ def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now
     last = dict.fromkeys(counts, 0)
     for row in deleted:
         last[row.job_id] = max(last[row.job_id], row.scheduled_at)
-    records = {row.job_id: row for row in _recorded(session, list(counts), by)}
+    records = _recorded(session, list(counts), by)
     changed = [
         {
-            "id": row.id,
-            "to_at": max(row.to_at, last[job_id]),
-            "count": row.runs + counts[job_id],
+            "id": record_id,
+            "to_at": max(to_at, last[job_id]),
+            "count": runs + counts[job_id],
             "purged_at": now_ms,
         }
-        for job_id, row in sorted(records.items())
+        for job_id, (record_id, to_at, runs) in sorted(records.items())
     ]
     if changed:
         update_each(session, Purge, changed, guard=ALREADY_LOCKED)
@@ -197,14 +188,15 @@ def _record(session: Session, deleted: Sequence[PurgeCandidate], *, by: str, now
         session.execute(insert(Purge), new)
 
 
-def _recorded(session: Session, job_ids: Sequence[int], by: str) -> list[_Record]:
-    records = query(_Record, Purge, runs=Purge.count).where(Purge.purged_by == by)
+def _recorded(session: Session, job_ids: Sequence[int], by: str) -> dict[int, tuple[int, int, int]]:
+    """Lock a user's records of jobs; return, by job, the id, last tick and number of runs."""
+    records = select(Purge.job_id, Purge.id, Purge.to_at, Purge.count).where(Purge.purged_by == by)
     locked = records.order_by(Purge.id).with_for_update()
-    return [
-        row
+    return {
+        job_id: (record_id, to_at, runs)
         for chunk in chunks(sorted(job_ids))
-        for row in fetch(session, _Record, locked.where(Purge.job_id.in_(chunk)))
-    ]
+        for job_id, record_id, to_at, runs in session.execute(locked.where(Purge.job_id.in_(chunk)))
+    }
 
 
 def _by_day(

@@ -5,7 +5,6 @@ key.
 """
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
@@ -18,27 +17,18 @@ from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import IN_FLIGHT, RunStatus
 from warren.sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
-
-
-class BusyBoot(NamedTuple):
-    """A boot of an executor, and the number of its runs in flight."""
-
-    app_id: int
-    address: str
-    boot_id: str
-    runs: int
-
+from warren.sql.runs.successes import SentTo
 
 #: Kill requests older than this are ignored; their runs ended otherwise.
 KILL_MS = DAY_MS
 
 
-def in_flight(session: Session) -> list[BusyBoot]:
-    """Return the boots that have runs in flight."""
-    busy = query(BusyBoot, Run, runs=func.count()).where(
-        Run.status.in_(IN_FLIGHT), Run.address.is_not(None)
-    )
-    return fetch(session, BusyBoot, busy.group_by(Run.app_id, Run.address, Run.boot_id))
+def in_flight(session: Session) -> dict[SentTo, int]:
+    """Return the number of runs in flight of each boot that has any."""
+    key = (Run.app_id, Run.address, Run.boot_id)
+    busy = select(*key, func.count()).where(Run.status.in_(IN_FLIGHT), Run.address.is_not(None))
+    rows = session.execute(busy.group_by(*key))
+    return {SentTo._make(boot): runs for *boot, runs in rows}
 
 
 def count_open_at(session: Session, app_id: int, address: str) -> int:

@@ -154,7 +154,7 @@ class TickRun(NamedTuple):
 
 
 class EndedRun(NamedTuple):
-    """A final run, with what run webhooks report."""
+    """A final run, with what run webhooks report and nodes keep."""
 
     id: int
     kind: str
@@ -162,7 +162,6 @@ class EndedRun(NamedTuple):
     message: str | None
     message_why: str | None
     result: str | None
-    shard_index: int
 
 
 class TracedRun(NamedTuple):

@@ -75,23 +75,6 @@ class DelayedTick(NamedTuple):
     finished_at: int | None
 
 
-class BrokenShards(NamedTuple):
-    """A broadcast whose shards are not 0 to `total` - 1."""
-
-    job_id: int
-    scheduled_at: int
-    total: int
-    shards: int
-
-
-class DoubledAttempt(NamedTuple):
-    """An attempt that has more than one row."""
-
-    job_id: int
-    scheduled_at: int
-    rows: int
-
-
 def jobs(session: Session, job_id: int | None = None) -> list[AuditedJob]:
     statement = query(AuditedJob, Job, name=App.name + "/" + Job.name)
     statement = statement.join(App, App.id == Job.app_id)
@@ -179,11 +162,11 @@ def job_ranges(session: Session, *, at_once: int = DEFAULT_RUNS) -> Iterator[Job
 
 def broken_shards(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
-) -> list[BrokenShards]:
-    """Return broadcasts with missing or surplus shards."""
+) -> list[tuple[int, int, int, int]]:
+    """Return broadcasts whose shards are not 0 to total - 1: job, tick, shards, total."""
     total, shards = func.max(Run.shard_total), func.count(Run.shard_index.distinct())
     statement = (
-        query(BrokenShards, Run, total=total, shards=shards)
+        select(Run.job_id, Run.scheduled_at, shards, total)
         .where(
             Run.job_id.between(*jobs),
             Run.shard_total > 1,
@@ -195,7 +178,8 @@ def broken_shards(
         .group_by(Run.job_id, Run.scheduled_at, Run.origin_id)
         .having((shards != total) | (func.max(Run.shard_index) >= total))
     )
-    return fetch(session, BrokenShards, use_index(statement, Run, BY_TICK))
+    rows = session.execute(use_index(statement, Run, BY_TICK))
+    return [(job_id, tick, shards, total) for job_id, tick, shards, total in rows]
 
 
 class Parent(NamedTuple):
@@ -287,19 +271,19 @@ def purged_until_by_job(session: Session, job_ids: Iterable[int]) -> dict[int, i
 
 def doubled(
     session: Session, jobs: JobRange, *, after_ms: int, until_ms: int
-) -> list[DoubledAttempt]:
-    """Return attempts with more than one row.
+) -> list[tuple[int, int]]:
+    """Return the job and tick of each attempt that has more than one row.
 
     The unique key prevents them, unless it was dropped.
     """
     key = (Run.job_id, Run.scheduled_at, Run.origin_id, Run.shard_index, Run.attempt)
     statement = (
-        query(DoubledAttempt, Run, rows=func.count())
+        select(Run.job_id, Run.scheduled_at)
         .where(Run.job_id.between(*jobs), Run.scheduled_at > after_ms, Run.scheduled_at <= until_ms)
         .group_by(*key)
         .having(func.count() > 1)
     )
-    return fetch(session, DoubledAttempt, statement)
+    return [(job_id, tick) for job_id, tick in session.execute(statement)]
 
 
 #: How long before it was due a run may seem to have started: clocks differ, and may be set back.

@@ -27,7 +27,6 @@ from warren.scheduler.views.process_view import (
     scheduler_of,
 )
 from warren.sql.listings import app_listing, job_search
-from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.models import Registration
 from warren.sql.registry import pauses, presence
 from warren.sql.registry.apps import find, ids_by_name
@@ -133,7 +132,7 @@ class ClusterEndpoints:
         )
 
 
-def _started_jobs(session: Session, app: str) -> list[RoutedJob]:
+def _started_jobs(session: Session, app: str) -> dict[int, str]:
     return app_listing.started_jobs(session, app, limit=blockers.MAX_JOBS + 1)
 
 

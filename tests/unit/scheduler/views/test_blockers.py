@@ -1,6 +1,6 @@
 """Why an executor gets no runs, or a job's are not sent: each case that the database can tell."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +13,6 @@ from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.views.blockers import MAX_JOBS, Blockers, blocker_json
 from warren.scheduler.views.process_view import ExecutorView
 from warren.sql.instants import iso
-from warren.sql.listings.app_listing import RoutedJob
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState
 
@@ -57,7 +56,7 @@ SOUND = Blockers(
 
 
 def said(
-    blockers: Blockers, address: str = "a", started: Sequence[RoutedJob] | None = None
+    blockers: Blockers, address: str = "a", started: Mapping[int, str] | None = None
 ) -> list[str]:
     [one] = [one for one in blockers.executors if one.address == address]
     return list(map(str, blockers.of_executor(one, started)))
@@ -119,7 +118,7 @@ def test_a_full_disk_alone_keeps_no_run_away() -> None:
 def test_a_route_that_always_chooses_one_leaves_the_others_without_runs(
     route: str, chosen: str
 ) -> None:
-    started = [RoutedJob(1, route), RoutedJob(2, route)]
+    started = {1: route, 2: route}
     other = {"a": "b", "b": "a"}[chosen]
 
     assert said(SOUND, chosen, started) == []
@@ -131,14 +130,14 @@ def test_a_route_that_always_chooses_one_leaves_the_others_without_runs(
 @pytest.mark.parametrize(
     "started",
     [
-        [],
-        [RoutedJob(1, "FIRST"), RoutedJob(2, "RANDOM")],
-        [RoutedJob(1, "FIRST"), RoutedJob(2, "a-route-of-ours")],
-        [RoutedJob(number, "FIRST") for number in range(MAX_JOBS + 1)],
+        {},
+        {1: "FIRST", 2: "RANDOM"},
+        {1: "FIRST", 2: "a-route-of-ours"},
+        dict.fromkeys(range(MAX_JOBS + 1), "FIRST"),
     ],
     ids=["none", "one-is-random", "one-is-added", "too-many-to-know"],
 )
-def test_a_route_is_no_reason_unless_it_is_certain(started: list[RoutedJob]) -> None:
+def test_a_route_is_no_reason_unless_it_is_certain(started: dict[int, str]) -> None:
     assert said(SOUND, "b", started) == []
 
 
