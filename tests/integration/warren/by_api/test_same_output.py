@@ -210,7 +210,7 @@ def test_a_run_of_a_date_is_triggered_and_listed_by_it(desk: Desk) -> None:
         listed = way("runs list --run-date 2026-01-30 --json").out.splitlines()
 
         assert [json.loads(line)["run_date"] for line in listed] == ["2026-01-30"]
-        assert "run date        2026-01-30" in way("runs show 4").out
+        assert "run date  2026-01-30" in way("runs show 4").out
 
 
 def test_a_run_is_waited_for_and_its_end_is_told(desk: Desk) -> None:
