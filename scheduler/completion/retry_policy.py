@@ -5,6 +5,7 @@ from bisect import bisect_left
 from warren.scheduler.completion.end import End
 from warren.scheduler.flows.graph import NodeRetry
 from warren.scheduler.jobs.stop_reasons import is_by_person
+from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import Backoff, DeliveryGuarantee
 from warren.sql.run_status import RunStatus
@@ -62,8 +63,14 @@ def next_attempt(
 def late_redelivery(
     run: LockedRun, job: JobToRun | None, end: End, *, now_ms: int
 ) -> NewRun | None:
-    """Return the same attempt again, of a LOST run that never started; it never uses a retry."""
+    """Return the same attempt again, of a LOST run that never started; it never uses a retry.
+
+    A schedule that counts from the end of its runs has gone on from the loss, so its runs are not
+    repeated: two of them could overlap.
+    """
     if job is None or not _may_run_again(run, job):
+        return None
+    if run.origin_id == 0 and job.schedule_kind in WAITING_KINDS:
         return None
     return _redelivery(run, end, now_ms)
 

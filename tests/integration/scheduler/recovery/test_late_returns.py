@@ -105,6 +105,23 @@ def test_a_run_that_was_said_to_have_started_is_not_planned_again(
 
 
 @on_memory
+def test_a_due_time_of_a_delay_that_has_gone_on_from_the_loss_is_not_planned_again(
+    cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
+) -> None:
+    cluster.job("work", schedule_kind="FIX_DELAY", schedule_value="1", enabled=True)
+    [trigger] = eventually(lambda: desk.take(1))
+    desk.is_beating = False
+    tick = cluster.wait_final(trigger.run_id).scheduled_at
+
+    back(desk).report(desk.not_started(trigger.run_id, identity=trigger.identity))
+    quiet(node, desk)
+
+    assert [run.late_status for run in cluster.runs() if run.scheduled_at == tick] == [
+        NEVER_STARTED
+    ]
+
+
+@on_memory
 def test_a_run_that_was_to_be_killed_is_not_planned_again(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor
 ) -> None:
