@@ -157,13 +157,8 @@ class Roster:
         with self._lock:
             if is_reachable:
                 self._unreachable.discard((app, address))
-            else:
+            elif (app, address) in self._members:
                 self._unreachable.add((app, address))
-
-    def is_reachable(self, app: str, address: str) -> bool:
-        """Return whether triggers arrive in an executor's queue, as far as is known."""
-        with self._lock:
-            return (app, address) not in self._unreachable
 
     def set_drained(self, boots: Iterable[Boot]) -> None:
         """Set which boots are to get no new runs."""

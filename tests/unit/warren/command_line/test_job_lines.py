@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
+from warren.command_line.jobs import HEADERS, job_facts, job_line
 from warren.resources.jobs import JobOverview, ShownJob
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
@@ -14,7 +15,6 @@ from warren.scheduler.views.job_view import facts_in_words, job_overview
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models import Job
-from warren.terminal.job_lines import HEADERS, job_facts, job_line
 
 NOON = 1_796_126_400_000  # 2026-12-01T12:00:00Z
 HOUR = 3_600_000
