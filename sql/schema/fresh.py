@@ -9,7 +9,7 @@ from warren.sql.dialects.dialect import Dialect
 from warren.sql.dialects.supported import of
 from warren.sql.engine import Database
 from warren.sql.models import Model
-from warren.sql.schema.version import VERSION_TABLE, newest_version
+from warren.sql.schema.version import VERSION_TABLE, newest_revision
 
 #: As Alembic makes it.
 _VERSION = (
@@ -35,7 +35,7 @@ def make_schema(database: Database) -> None:
         Model.metadata.create_all(connection, checkfirst=False)
         for statement in first_rows(of(session)):
             connection.exec_driver_sql(statement)
-        connection.exec_driver_sql(f"INSERT INTO {VERSION_TABLE} VALUES ('{newest_version()}')")  # noqa: S608 - constants of ours
+        connection.exec_driver_sql(f"INSERT INTO {VERSION_TABLE} VALUES ('{newest_revision()}')")  # noqa: S608 - constants of ours
 
     database.write(unit)
 

@@ -1,11 +1,9 @@
 """Migrates the schema to the newest version, with Alembic."""
 
 import io
-from collections.abc import Iterator
 
 from alembic import command
 from alembic.config import Config
-from alembic.script import Script, ScriptDirectory
 from sqlalchemy import Connection, func, inspect, select
 from sqlalchemy.orm import Session
 
@@ -15,10 +13,10 @@ from warren.sql.errors import SchemaMismatch
 from warren.sql.models import Model
 from warren.sql.schema.version import (
     MIGRATIONS,
-    another_version,
     newest_version,
     version_of,
     version_problem,
+    why_no_upgrade,
 )
 
 #: How long an upgrade waits for another one.
@@ -31,8 +29,9 @@ def upgrade(database: Database) -> str:
     """Migrate the schema to the newest version and return it; safe to run concurrently.
 
     Raises:
-        SchemaMismatch: the server is too old, the schema is newer than this Warren, the database
-            has tables with rows but no schema version, or another upgrade takes over a minute.
+        SchemaMismatch: the server is too old, the schema is newer than this Warren or older than
+            0.1.0, the database has tables with rows but no schema version, or another upgrade takes
+            over a minute.
         DatabaseUnavailable: the database did not answer.
 
     """
@@ -74,14 +73,10 @@ def _upgrade(session: Session) -> None:
     version = version_of(connection)
     if version is None:
         _clear_unfinished(connection)
-    elif version not in {step.revision for step in _steps(config)}:
-        raise SchemaMismatch(another_version(version))
+    elif problem := why_no_upgrade(connection, version):
+        raise SchemaMismatch(problem)
     config.attributes["connection"] = connection
     command.upgrade(config, "head")
-
-
-def _steps(config: Config) -> Iterator[Script]:
-    return ScriptDirectory.from_config(config).walk_revisions()
 
 
 def _clear_unfinished(connection: Connection) -> None:

@@ -6,7 +6,9 @@ and deleting entries of the audit log.
 This module does not import Alembic, which takes as long to import as a whole command may take.
 """
 
+import re
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 
 from sqlalchemy import (
@@ -29,6 +31,10 @@ from warren.sql.models import AuditEntry, Model, Run, Sequence
 MIGRATIONS = Path(__file__).parents[1] / "migrations"
 #: The table in which Alembic stores the version.
 VERSION_TABLE = "alembic_version"
+#: The table and the column that came last before 0.1.0. Unreleased versions had schemas without it,
+#: whose numbers, 0001 to 0018, are in use again.
+_FIRST_RELEASE = ("xxl_job_info", "catch_up_most")
+_REVISION = re.compile(r'^revision = "(.+)"$', re.MULTILINE)
 
 
 def check(database: Database) -> None:
@@ -44,12 +50,15 @@ def check(database: Database) -> None:
 
 
 def newest_version() -> str:
-    """Return the schema version that this version of Warren needs: the number of the last file."""
-    return max(path.name[1:].partition("_")[0] for path in MIGRATIONS.glob("versions/v*_*.py"))
+    """Return the number of the schema that this version of Warren needs, such as 0003."""
+    return _number(_versions()[-1])
 
 
 def version_of(connection: Connection) -> str | None:
-    """Return the version of a database's schema; None if it has none."""
+    """Return the version of a database's schema; None if it has none.
+
+    It is the number; from 0003 on followed by the version of Warren that came with it: 0003_0.2.0.
+    """
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
     rows = connection.exec_driver_sql(f"SELECT version_num FROM {VERSION_TABLE}")  # noqa: S608 - a constant
@@ -57,12 +66,47 @@ def version_of(connection: Connection) -> str | None:
     return None if version is None else str(version)
 
 
-def another_version(version: str) -> str:
-    """Return the error message for a schema of this version."""
-    return (
-        f"expected schema version {newest_version()}, got: {version}; "
-        "run: warren db upgrade (or use the Warren that belongs to it)"
-    )
+def why_no_upgrade(connection: Connection, version: str) -> str | None:
+    """Return why the schema, of this version, cannot be upgraded; None if it can."""
+    if _is_unreleased(connection):
+        return (
+            f"{_expected(version)}, made by an unreleased version, which cannot be upgraded: "
+            "export the jobs with that version, and import them into an empty database"
+        )
+    if version in _versions():
+        return None
+    _, _, release = version.partition("_")
+    made_by = f"Warren {release}: use that version" if release else "a newer Warren: use that one"
+    return f"{_expected(version)}, made by {made_by} or a later one"
+
+
+def _expected(version: str) -> str:
+    return f"expected schema version {newest_version()}, got: {_number(version)}"
+
+
+def _number(version: str) -> str:
+    return version.partition("_")[0]
+
+
+@lru_cache
+def _versions() -> tuple[str, ...]:
+    """Return all schema versions, in order."""
+    files = sorted(MIGRATIONS.glob("versions/v*_*.py"))
+    return tuple(one for path in files for one in _REVISION.findall(path.read_text()))
+
+
+def newest_revision() -> str:
+    """Return the schema version that this version of Warren needs, as the database stores it."""
+    return _versions()[-1]
+
+
+def _is_unreleased(connection: Connection) -> bool:
+    """Whether an unreleased version made the schema."""
+    table, column = _FIRST_RELEASE
+    found = inspect(connection)
+    return found.has_table(table) and column not in {
+        each["name"] for each in found.get_columns(table)
+    }
 
 
 def version_problem(session: Session) -> str | None:
@@ -77,9 +121,12 @@ def _problem(session: Session) -> str | None:
     version = version_of(connection)
     if version is None:
         return "the database has no schema yet; run: warren db upgrade"
-    if version != newest_version():
-        return another_version(version)
-    return _missing_part(connection, of(session).indexes) or _missing_counter(session)
+    if version != newest_revision():
+        upgradable = f"{_expected(version)}; run: warren db upgrade"
+        return why_no_upgrade(connection, version) or upgradable
+    if missing := _missing_part(connection, of(session).indexes):
+        return why_no_upgrade(connection, version) or missing
+    return _missing_counter(session)
 
 
 def _missing_part(connection: Connection, indexes: str) -> str | None:

@@ -1,5 +1,6 @@
 """Migrations make what the models say, at once or in two halves, and `check` finds what is lost."""
 
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,10 +10,12 @@ import pymysql
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 from pymysql.constants import CLIENT
 from sqlalchemy import Engine, event, text
 from sqlalchemy.orm import Session
 
+from tests.support import first_schema
 from tests.support.sql_rows import new_run, plan, side_by_side
 from warren.sql.engine import Database
 from warren.sql.epochs import LEFT_OUT, all_epochs
@@ -196,11 +199,52 @@ class TestUpgrade:
         assert {"xxl_job_group", "xxl_job_lock"} <= tables(database)
         assert "xxl_job_log" not in tables(database)
 
-    def test_a_newer_schema_is_left_alone(self, database: Database) -> None:
-        execute(database, "UPDATE alembic_version SET version_num = '9999'")
+    @pytest.mark.parametrize(
+        ("version", "words"),
+        [
+            ("9999_7.1.0", "got: 9999, made by Warren 7.1.0: use that version or a later one"),
+            ("9999", "got: 9999, made by a newer Warren: use that one or a later one"),
+        ],
+    )
+    def test_a_newer_schema_is_left_alone_and_says_who_made_it(
+        self, database: Database, version: str, words: str
+    ) -> None:
+        execute(database, f"UPDATE alembic_version SET version_num = '{version}'")
 
-        with pytest.raises(SchemaMismatch, match="got: 9999"):
-            migration.upgrade(database)
+        for refusing in (migration.upgrade, schema.check):
+            with pytest.raises(SchemaMismatch, match=f"{words}$"):
+                refusing(database)
+
+    @pytest.mark.parametrize("version", ["0001", "0002", "0018"])
+    def test_a_schema_of_an_unreleased_version_is_left_alone_and_says_the_way(
+        self, any_database_url: str, version: str
+    ) -> None:
+        """Their numbers are in use again, and 0001 had other columns then."""
+        database = Database(any_database_url)
+        first_schema.seed(database)
+        execute(
+            database,
+            "ALTER TABLE xxl_job_info DROP COLUMN catch_up_most",
+            "DROP TABLE warren_hold",
+            f"UPDATE alembic_version SET version_num = '{version}'",
+        )
+        before = tables(database)
+
+        for refusing in (migration.upgrade, schema.check):
+            with pytest.raises(SchemaMismatch, match="made by an unreleased version") as caught:
+                refusing(database)
+
+            assert "export the jobs with that version" in str(caught.value)
+            assert "db upgrade" not in str(caught.value)
+        assert tables(database) == before
+
+    def test_versions_from_0003_on_name_the_release_that_they_came_with(self) -> None:
+        config = migration._config()
+        steps = [step.revision for step in ScriptDirectory.from_config(config).walk_revisions()]
+        later = sorted(set(steps) - {"0001", "0002"})
+
+        assert steps[0] == schema.newest_revision()
+        assert [one for one in later if not re.fullmatch(r"\d{4}_\d+\.\d+\.\d+", one)] == []
 
     def test_each_database_has_a_cluster_id_of_its_own(
         self, sqlite_database: Database, mariadb_database: Database
