@@ -24,9 +24,7 @@ from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.log_text import last_state, shown, shown_text, whole_lines
-from warren.broker.messages.to_executor import ReadLog
-from warren.broker.messages.to_scheduler import LogChunk
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Boot, LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.scheduler.completion.end import identity_of
 from warren.sql.instants import moment

@@ -14,7 +14,7 @@ from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan
 from warren.broker.codec import MAX_PACK_TRIGGERS
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages import Heartbeat, Load
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.timeouts import Timeouts

@@ -11,9 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Self
 
 from warren.broker.codec import MAX_PACK_TRIGGERS, unpacked
-from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
-from warren.broker.messages.values import Message, Outcome
+from warren.broker.messages import (
+    Callback,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Load,
+    Message,
+    Outcome,
+    Trigger,
+    Triggers,
+)
 from warren.broker.rabbitmq import transport as amqp
 from warren.broker.signing import Direction, Sealer
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, run_queue

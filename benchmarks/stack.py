@@ -15,7 +15,7 @@ from benchmarks.simulated import SimulatedExecutors
 from tests.support.acting import NamedCommands
 from tests.support.eventually import eventually
 from tests.support.service import Service
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.jobs.spec import JobSpec

@@ -14,8 +14,15 @@ from typing import Any
 import msgspec
 
 from warren.broker.errors import Malformed
-from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.messages.values import HANDLER_LIMIT, Catalogue, HandlerFacts, Message, wire_type
+from warren.broker.messages import (
+    HANDLER_LIMIT,
+    Catalogue,
+    HandlerFacts,
+    Message,
+    Trigger,
+    Triggers,
+    wire_type,
+)
 
 #: Version of the wire format; messages of other versions are refused.
 VERSION = "2"

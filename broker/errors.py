@@ -12,7 +12,7 @@ BrokerError
     └── Expired           past its time
 """
 
-from warren.broker.messages.values import Message
+from warren.broker.messages import Message
 
 
 class BrokerError(Exception):

@@ -2,7 +2,7 @@
 
 import re
 
-from warren.broker.messages.values import LOG_TAIL_BYTES
+from warren.broker.messages import LOG_TAIL_BYTES
 
 #: Escape sequences of terminals: `ESC [ … letter`, `ESC ] … BEL`, `ESC ( B` and the like.
 _TERMINAL = re.compile(

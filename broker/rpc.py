@@ -18,9 +18,7 @@ from typing import NamedTuple
 import structlog
 
 from warren.broker.errors import BadMessage
-from warren.broker.messages.to_executor import Question
-from warren.broker.messages.to_scheduler import Answer
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Answer, Boot, Question
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.topology import ASK_EXCHANGE, answer_key, command_queue
 from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher

@@ -28,8 +28,7 @@ from typing import Any, Protocol
 
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT, VERSION, decode, encode
 from warren.broker.errors import Expired, Foreign, Forged, Malformed, Oversized
-from warren.broker.messages.to_scheduler import Canary, Heartbeat
-from warren.broker.messages.values import Message, wire_type
+from warren.broker.messages import Canary, Heartbeat, Message, wire_type
 from warren.broker.topology import check_app
 from warren.broker.transport import Delivery, Outgoing
 

@@ -12,7 +12,7 @@ an account that may only write there, such as a console's, cannot give commands.
 
 import re
 
-from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, BOOT_ID_PATTERN
+from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN, BOOT_ID_PATTERN
 from warren.broker.transport import Queue
 
 TRIGGER_EXCHANGE = "warren.trigger"

@@ -5,7 +5,7 @@ Schedulers order claims by it, executors their lanes.
 
 from collections.abc import Sequence
 
-from warren.broker.messages.values import HIGH, LOW, NORMAL
+from warren.broker.messages import HIGH, LOW, NORMAL
 
 #: The classes of priority, highest first.
 CLASSES = (HIGH, NORMAL, LOW)

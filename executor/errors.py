@@ -7,7 +7,7 @@ ExecutorError
 └── UserUnusable        jobs cannot run as the configured user
 """
 
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 
 
 class ExecutorError(Exception):

@@ -27,9 +27,8 @@ from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from warren.broker.messages.to_scheduler import FOUND_LIMIT
-from warren.broker.messages.values import LOG_TAIL_BYTES
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.messages import FOUND_LIMIT, LOG_TAIL_BYTES
+from warren.broker.reasons import Why, Words
 from warren.executor.disk import (
     DEFAULT_RESERVE,
     Reserve,

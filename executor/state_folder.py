@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.executor.errors import StateFolderInUse
 from warren.executor.messaging.signed_sender import Identity
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from warren.broker import topology
-from warren.broker.messages.to_executor import Command
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Boot, Command
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Batch, Outgoing, Publisher
 

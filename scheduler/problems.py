@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from typing import Any, Self
 
-from warren.broker.messages.values import cut_message
-from warren.broker.reasons.codes import Sentence, Words
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import cut_message
+from warren.broker.reasons import Sentence, Words, to_json
 from warren.resources.spelling import nearest
 from warren.sql.errors import LookupFailed
 from warren.sql.explanation import Explanation

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
 from warren.scheduler.alarms.channels.mail import Mailer

@@ -24,7 +24,7 @@ from types import ModuleType
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from warren.broker.messages.values import Outcome, result_value
+from warren.broker.messages import Outcome, result_value
 from warren.executor.fork_server.output import LineHandler
 from warren.executor.handlers.context import (
     CallFailed,

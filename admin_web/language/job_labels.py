@@ -8,8 +8,7 @@ from flask_babel import LazyString, gettext, lazy_gettext
 
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import State
-from warren.broker.messages.values import Block, ScriptLanguage
-from warren.broker.process_use import ProcessUse
+from warren.broker.messages import Block, ProcessUse, ScriptLanguage
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
 from warren.scheduler.jobs.places import module_of
 from warren.scheduler.jobs.script_cache import language_of

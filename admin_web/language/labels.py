@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from flask import Flask
 from flask_babel import LazyString, gettext, lazy_gettext
 
-from warren.broker.messages.to_scheduler import HealthIssue
-from warren.broker.reasons.codes import Fact, Reason, Words
-from warren.broker.reasons.stored import from_json
+from warren.broker.messages import HealthIssue
+from warren.broker.reasons import Fact, Reason, Words, from_json
 from warren.scheduler.commands.bulk.reruns import Outcome
 from warren.scheduler.problems import Code, FieldName, Problem, Word
 from warren.scheduler.views.flow_view import NodeState

@@ -22,7 +22,7 @@ from warren.admin_web.pages.alarms import BUTTON, AlarmTests
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
-from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN
+from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.alarms.channels.message import STYLES

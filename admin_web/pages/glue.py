@@ -20,7 +20,7 @@ from warren.admin_web.forms.console_form import ConsoleForm, sent_once
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
-from warren.broker.messages.values import ScriptLanguage
+from warren.broker.messages import ScriptLanguage
 from warren.scheduler.actor import Right
 from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.bulk.triggers import Trigger

@@ -25,8 +25,8 @@ from warren.admin_web.pages.bulk import BulkAction, BulkWork, Work, ask_about_al
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import read_id, route
 from warren.admin_web.visitors import visitor
-from warren.broker.messages.values import Block
-from warren.broker.reasons.codes import Reason
+from warren.broker.messages import Block
+from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands

@@ -23,8 +23,8 @@ from warren.admin_web.pages.history import read_history, restored
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
-from warren.broker.messages.values import ScriptLanguage
-from warren.broker.reasons.codes import Reason
+from warren.broker.messages import ScriptLanguage
+from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarm_commands import AlarmCommands

@@ -30,7 +30,7 @@ from warren.admin_web.pages.alarms import JobTarget, read_targets
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.watches import STAGES
 from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook

@@ -31,8 +31,8 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.log_text import shown_text, whole_lines
-from warren.broker.messages.values import result_value
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import result_value
+from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.bulk.reruns import RerunOptions

@@ -10,7 +10,7 @@ import httpx
 import msgspec
 
 from warren.broker.destinations import AddressRefused
-from warren.broker.messages.values import RESULT_LIMIT
+from warren.broker.messages import RESULT_LIMIT
 from warren.executor.builtin.connections import CheckedTransport, Deadline, HttpHosts
 from warren.executor.builtin.secrets import Secrets
 from warren.executor.handlers.context import JobContext, JobFailed

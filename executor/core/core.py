@@ -19,27 +19,27 @@ import msgspec
 import structlog
 
 from warren.broker.codec import MAX_PACK_TRIGGERS
-from warren.broker.messages.to_executor import (
+from warren.broker.messages import (
+    CallEnd,
+    CatalogueAnswer,
     Command,
     Drain,
-    NotWelcome,
-    Question,
-    Refused,
-    Trigger,
-    Triggers,
-    Welcome,
-)
-from warren.broker.messages.to_scheduler import (
     Finished,
     Goodbye,
     HealthIssue,
     Heartbeat,
     Load,
     NotStarted,
+    NotWelcome,
     OpenRunsQuery,
+    Progress,
+    Question,
+    Refused,
+    Trigger,
+    Triggers,
+    Welcome,
 )
-from warren.broker.messages.values import CallEnd, CatalogueAnswer, Progress
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm, Publisher
 from warren.executor.boot_context import BootContext

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import (
+from warren.broker.messages import (
     CALLS_LIMIT,
     JOB_NAME_LIMIT,
     LOG_TAIL_BYTES,
@@ -21,9 +20,9 @@ from warren.broker.messages.values import (
     Outcome,
     Progress,
     RetrySeconds,
+    Trigger,
 )
-from warren.broker.reasons.codes import Words
-from warren.broker.reasons.stored import REASON_LIMIT
+from warren.broker.reasons import REASON_LIMIT, Words
 from warren.executor.handlers.outcomes import clean, cut, headline
 
 #: A reason as JSON; "" for none, and for other text.

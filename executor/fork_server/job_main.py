@@ -27,19 +27,17 @@ from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import (
+from warren.broker.messages import (
     CALLS_LIMIT,
     PROGRESS_TEXT_LIMIT,
     CallEnd,
     Outcome,
     Progress,
+    Trigger,
 )
-from warren.broker.reasons.codes import (
+from warren.broker.reasons import (
     Why,
     Words,
-)
-from warren.broker.reasons.stored import (
     to_json,
 )
 from warren.executor.begin_notes import BatchPermit, BeginNote
@@ -203,7 +201,7 @@ class Orders:
 
     def _result(self, call: frames.Await, timeout: float | None) -> Any:
         """Wait for the run of a call; return its result."""
-        from warren.broker.messages.values import result_value  # noqa: PLC0415 - as above
+        from warren.broker.messages import result_value  # noqa: PLC0415 - as above
 
         self._check_process()
         deadline = math.inf if timeout is None else time.monotonic() + timeout

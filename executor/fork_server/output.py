@@ -15,8 +15,8 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from warren.broker.messages.values import LOG_TAIL_BYTES
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.messages import LOG_TAIL_BYTES
+from warren.broker.reasons import Why, Words
 from warren.executor.disk import open_regular, space_of, stop_mark
 from warren.executor.handlers.context import log_line
 

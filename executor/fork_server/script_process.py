@@ -8,10 +8,8 @@ import os
 import signal
 from datetime import UTC, datetime
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Reason, Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import Outcome, Trigger
+from warren.broker.reasons import Reason, Why, to_json
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.output import Output
 from warren.executor.fork_server.process_state import RUN_MARK, TRACEPARENT

@@ -30,13 +30,11 @@ from functools import partial
 from multiprocessing import resource_tracker
 from pathlib import Path
 
-from warren.broker.messages.values import ABOUT_LIMIT, HandlerFacts
-from warren.broker.reasons.codes import (
+from warren.broker.messages import ABOUT_LIMIT, HandlerFacts
+from warren.broker.reasons import (
     Reason,
     Why,
     Words,
-)
-from warren.broker.reasons.stored import (
     to_json,
 )
 from warren.executor.errors import UserUnusable

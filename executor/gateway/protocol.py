@@ -20,8 +20,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage
+from warren.broker.messages import APP_PATTERN, NUMBER_LIMIT, ScriptLanguage, Trigger
 from warren.executor.errors import ExecutorError
 
 

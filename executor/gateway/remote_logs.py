@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.executor.disk import open_regular
 from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import BadRequest, CallFailed

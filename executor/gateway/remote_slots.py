@@ -21,15 +21,11 @@ from typing import Any
 
 import structlog
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import (
+from warren.broker.messages import Finished, NotStarted, Outcome, Trigger
+from warren.broker.reasons import (
     Reason,
     Why,
     Words,
-)
-from warren.broker.reasons.stored import (
     to_json,
 )
 from warren.executor.gateway import protocol

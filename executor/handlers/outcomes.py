@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome, cut_message
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.messages import MESSAGE_LIMIT, RESULT_LIMIT, Outcome, cut_message
+from warren.broker.reasons import Why, Words
 from warren.executor.handlers.context import JobFailed, JobSkipped, JobStopped, RetryLater
 from warren.executor.handlers.declarations import Retry
 

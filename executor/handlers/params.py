@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.messages.values import JOB_NAME_LIMIT, PARAM_BYTES, SCHEMA_BYTES
+from warren.broker.messages import JOB_NAME_LIMIT, PARAM_BYTES, SCHEMA_BYTES
 from warren.executor.handlers.context import NotATypeOfParams, ParamMisfit, Params
 from warren.executor.handlers.outcomes import clean
 

@@ -2,8 +2,7 @@
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Called, Finished, NotStarted
+from warren.broker.messages import Called, Finished, NotStarted, Trigger
 
 #: The last report about a run.
 Final = Finished | NotStarted

@@ -24,11 +24,8 @@ from itertools import groupby, islice
 
 import structlog
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Called, Finished, NotStarted
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import Called, Finished, NotStarted, Outcome, Trigger
+from warren.broker.reasons import Why, to_json
 from warren.executor.begin_notes import OldNotes
 from warren.executor.errors import JournalFailed
 from warren.executor.fork_server import linux

@@ -17,10 +17,8 @@ from typing import ClassVar
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.messages import Finished, NotStarted, Outcome, Trigger
+from warren.broker.reasons import Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.errors import JournalFailed
 from warren.executor.journal.group_commit import GroupCommit

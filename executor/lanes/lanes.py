@@ -11,9 +11,8 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import chain
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import LOW, Block
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.messages import LOW, Block, Trigger
+from warren.broker.reasons import Reason, Why
 from warren.broker.turns import CLASSES, Turns
 
 #: Orders the runs of a job: by tick, then by id.

@@ -13,8 +13,8 @@ sockets.
 from collections.abc import Collection
 from enum import Enum, auto
 
-from warren.broker.messages.to_scheduler import HealthIssue
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.messages import HealthIssue
+from warren.broker.reasons import Reason, Why
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.messaging.heartbeat import SchedulerClock

@@ -8,18 +8,21 @@ from functools import partial
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
+    LOG_TAIL_BYTES,
+    NODE,
     PROGRESS_LIMIT,
     Called,
     Finished,
     NotStarted,
+    Outcome,
+    Progress,
     Progressed,
     Started,
+    Trigger,
+    cut_message,
 )
-from warren.broker.messages.values import LOG_TAIL_BYTES, NODE, Outcome, Progress, cut_message
-from warren.broker.reasons.codes import Why, Words
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons import Why, Words, to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Call
 from warren.executor.journal.group_commit import GroupCommit

@@ -12,8 +12,7 @@ from contextlib import suppress
 import psutil
 import structlog
 
-from warren.broker.messages.to_scheduler import Heartbeat
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import Heartbeat, boot_seconds
 from warren.broker.topology import HEARTBEAT_KEY
 from warren.broker.transport import Confirm
 from warren.executor.container import memory_percent, own_cgroup

@@ -10,8 +10,7 @@ import structlog
 
 from warren.broker.codec import unpacked
 from warren.broker.errors import BadMessage, Expired, Malformed, Oversized
-from warren.broker.messages.to_executor import Question, Trigger, Triggers
-from warren.broker.messages.values import Message
+from warren.broker.messages import Message, Question, Trigger, Triggers
 from warren.broker.signing import Direction, Sealer, cluster_of
 from warren.broker.topology import ASK_EXCHANGE
 from warren.broker.transport import Consumer, Delivery

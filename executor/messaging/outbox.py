@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     Callback,
     Called,
     Finished,

@@ -4,7 +4,7 @@ import secrets
 from dataclasses import dataclass
 from typing import Self
 
-from warren.broker.messages.values import Message
+from warren.broker.messages import Message
 from warren.broker.signing import Direction, Sealer
 from warren.broker.topology import CALLBACK_KEY, REPLY_EXCHANGE, check_address, check_app
 from warren.broker.transport import Batch, Outgoing, Publisher

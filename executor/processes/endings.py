@@ -3,9 +3,8 @@
 import signal
 from dataclasses import dataclass
 
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Reason, Why, Words
-from warren.broker.reasons.stored import from_json
+from warren.broker.messages import Outcome
+from warren.broker.reasons import Reason, Why, Words, from_json
 from warren.executor.fork_server.frames import Result
 
 

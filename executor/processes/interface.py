@@ -11,11 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import CallEnd, Progress
-from warren.broker.process_use import ProcessUse
-from warren.broker.reasons.codes import Reason, Words
+from warren.broker.messages import CallEnd, Finished, NotStarted, ProcessUse, Progress, Trigger
+from warren.broker.reasons import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.frames import Await, Call
 from warren.executor.fork_server.zygote import PROCESS_LIMIT

@@ -11,9 +11,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import ScriptLanguage
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import ScriptLanguage, Trigger
+from warren.broker.reasons import Why
 from warren.executor.errors import ScriptRefused
 from warren.executor.fork_server.confinement import Confinement
 

@@ -25,16 +25,11 @@ from typing import ClassVar
 import structlog
 
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Catalogue, Outcome
-from warren.broker.process_use import ProcessUse
-from warren.broker.reasons.codes import (
+from warren.broker.messages import Catalogue, Finished, Outcome, ProcessUse, Trigger
+from warren.broker.reasons import (
     Reason,
     Why,
     Words,
-)
-from warren.broker.reasons.stored import (
     from_json,
     to_json,
 )

@@ -23,7 +23,7 @@ from multiprocessing.context import SpawnProcess
 
 import structlog
 
-from warren.broker.messages.values import HandlerFacts
+from warren.broker.messages import HandlerFacts
 from warren.executor.fork_server import frames, linux, zygote
 from warren.executor.fork_server.confinement import Confinement, keep_settings_secret
 from warren.executor.fork_server.termination import kill_and_reap, marked

@@ -11,10 +11,8 @@ from typing import TextIO
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import CallEnd, Outcome
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import CallEnd, Finished, NotStarted, Outcome, Trigger
+from warren.broker.reasons import Why
 from warren.executor.disk import open_regular
 from warren.executor.fork_server.frames import Await, Call
 from warren.executor.handlers.hooks import JobCode

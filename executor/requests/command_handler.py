@@ -13,29 +13,29 @@ from functools import partial
 import msgspec
 
 from warren.broker.errors import Malformed
-from warren.broker.messages.to_executor import (
+from warren.broker.messages import (
+    ADDRESS_PATTERN,
     Beat,
+    BeatAnswer,
+    CallEnd,
+    CallEndQuery,
     CallEndReply,
+    CallName,
     IdleBeat,
+    IdleBeatAnswer,
     Kill,
+    KnownState,
+    LogChunk,
+    Message,
+    NotStarted,
     OpenRunsReply,
     ReadLog,
     RunKey,
     RunStateQuery,
-)
-from warren.broker.messages.to_scheduler import (
-    BeatAnswer,
-    CallEndQuery,
-    CallName,
-    IdleBeatAnswer,
-    KnownState,
-    LogChunk,
-    NotStarted,
     RunStateReply,
+    wire_type,
 )
-from warren.broker.messages.values import ADDRESS_PATTERN, CallEnd, Message, wire_type
-from warren.broker.reasons.codes import Reason, Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons import Reason, Why, to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Await
 from warren.executor.journal.run_states import Stage

@@ -9,10 +9,8 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from warren.broker.messages.to_executor import Kill, Trigger
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Reason, Why, Words
-from warren.broker.reasons.stored import from_json
+from warren.broker.messages import Kill, Outcome, Trigger
+from warren.broker.reasons import Reason, Why, Words, from_json
 from warren.executor.boot_context import BootContext
 from warren.executor.journal.run_states import Stage
 from warren.executor.lanes.active_runs import ActiveRuns

@@ -12,7 +12,7 @@ from collections.abc import Set as AbstractSet
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.audit.tally import JobTally, Tallies
 from warren.scheduler.backfills.kept_schedule import (
     DueTimes,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.audit.tally import Tallies
 from warren.scheduler.completion.end import tick_end
 from warren.scheduler.flows.graph import Graph, Node, stored_graph

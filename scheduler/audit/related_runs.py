@@ -18,7 +18,7 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.audit.tally import JobTally, Tallies
 from warren.scheduler.completion.end import tick_end
 from warren.scheduler.membership.uptime import due_times

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 
 #: The most faults of each kind that a report lists; the rest are only counted.
 MAX_NAMED = 20

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.resources.backfills import MAX_AT_ONCE
 from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import (

@@ -13,7 +13,7 @@ from functools import cached_property
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import (
     SELECTED,

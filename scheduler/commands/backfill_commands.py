@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.resources.backfills import PreviewedDueTime
 from warren.resources.instant import Instant
 from warren.scheduler.actor import Right

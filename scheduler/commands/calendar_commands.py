@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS

@@ -7,7 +7,7 @@ from functools import partial
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.backfills.refill import end
 from warren.scheduler.commands.audit_log import Action

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from warren.broker import trace_context
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.resources.spelling import nearest
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.jobs.spec import JobSpec, facts_of

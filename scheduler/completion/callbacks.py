@@ -16,20 +16,21 @@ from msgspec.json import encode
 from sqlalchemy.orm import Session
 
 from warren.broker.errors import BadMessage, Oversized
-from warren.broker.messages.to_executor import CallEndReply, OpenRunsReply
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
+    Boot,
     Callback,
     Called,
     CallEndQuery,
+    CallEndReply,
     Finished,
     NotStarted,
     OpenRunsQuery,
+    OpenRunsReply,
     Progressed,
     Report,
     Started,
 )
-from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.bisection import bisect

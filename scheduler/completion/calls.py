@@ -12,10 +12,8 @@ from dataclasses import dataclass, replace
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.to_scheduler import Called, CallName
-from warren.broker.messages.values import CallEnd
-from warren.broker.reasons.codes import Reason, Why, Words
-from warren.broker.reasons.stored import from_json, to_json
+from warren.broker.messages import Called, CallEnd, CallName
+from warren.broker.reasons import Reason, Why, Words, from_json, to_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, RefusedCall
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import identity_of, tick_end

@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.to_scheduler import Called
-from warren.broker.reasons.codes import Words
-from warren.broker.reasons.stored import from_json
+from warren.broker.messages import Called
+from warren.broker.reasons import Words, from_json
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.completion.calls import CallPlanner, ReportedCall
 from warren.scheduler.completion.end import End

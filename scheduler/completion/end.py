@@ -9,10 +9,15 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Protocol
 
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import MESSAGE_LIMIT, RESULT_LIMIT, Outcome, run_identity
-from warren.broker.reasons.codes import Why, Words
-from warren.broker.reasons.stored import from_json
+from warren.broker.messages import (
+    MESSAGE_LIMIT,
+    RESULT_LIMIT,
+    Finished,
+    NotStarted,
+    Outcome,
+    run_identity,
+)
+from warren.broker.reasons import Why, Words, from_json
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.run_status import FINAL, FINE, RunStatus
 from warren.sql.runs.successes import SentTo

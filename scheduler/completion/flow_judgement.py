@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.reasons import Why, Words
 from warren.scheduler.completion.end import TickEnd, tick_end
 from warren.scheduler.completion.transition import Won
 from warren.scheduler.expressions.functions import Fault

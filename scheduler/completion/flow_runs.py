@@ -16,11 +16,9 @@ import msgspec
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import (
+from warren.broker.reasons import (
     Why,
     Words,
-)
-from warren.broker.reasons.stored import (
     from_json,
 )
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, NO_TARGETS, AlarmTargets, Failure

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.broker.trace_context import RunTraces, TraceContext, parsed
 from warren.scheduler.completion.completion import Tally
 from warren.sql.engine import Database

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.values import cut_message
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import cut_message
+from warren.broker.reasons import Why
 from warren.scheduler.completion.end import (
     AHEAD_MS,
     EARLY_MS,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, never_started
 from warren.scheduler.node_context import NodeContext

@@ -25,9 +25,8 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.messages.to_scheduler import HealthIssue
-from warren.broker.messages.values import Block
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.messages import Block, HealthIssue
+from warren.broker.reasons import Why, Words
 from warren.scheduler.completion import retry_policy
 from warren.scheduler.completion.end import End, cancelled, refused
 from warren.scheduler.dispatch.workload import Place, Workload

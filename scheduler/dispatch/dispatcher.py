@@ -31,8 +31,8 @@ from typing import TypeVar
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.values import NORMAL
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import NORMAL
+from warren.broker.reasons import Why
 from warren.broker.turns import CLASSES
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets

@@ -25,7 +25,7 @@ from enum import Enum
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.backfills import kept_schedule

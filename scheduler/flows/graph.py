@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from typing import Any
 
 from warren.broker.durations import whole_seconds
-from warren.broker.messages.values import cut_message
+from warren.broker.messages import cut_message
 from warren.resources.runs import Condition, Join
 from warren.scheduler.expressions.functions import FUNCTIONS, Fault
 from warren.scheduler.expressions.language import read_expression, read_template

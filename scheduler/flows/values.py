@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from warren.broker.messages.values import result_value
+from warren.broker.messages import result_value
 from warren.scheduler.expressions.functions import Fault, Value, shown, text
 from warren.scheduler.expressions.language import read_expression, read_template
 from warren.scheduler.flows.graph import MAX_SHARDS, Node

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.accounts.users import Role
 from warren.sql.run_status import RunStatus

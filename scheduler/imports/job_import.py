@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons import Why, to_json
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.app_commands import app_record
 from warren.scheduler.commands.audit_log import Action

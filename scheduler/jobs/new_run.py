@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.expressions.functions import Fault
 from warren.scheduler.jobs.param_templates import (
     Occasion,

@@ -1,6 +1,6 @@
 """The limit on a run's parameter; `warren try` imports this, so it must import little."""
 
-from warren.broker.messages.values import PARAM_BYTES
+from warren.broker.messages import PARAM_BYTES
 from warren.scheduler.problems import Code, Problem
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.values import ScriptLanguage
+from warren.broker.messages import ScriptLanguage
 from warren.scheduler.problems import Code, Problem
 from warren.sql.jobs import script_versions
 from warren.sql.runs.run_rows import RoutedRun

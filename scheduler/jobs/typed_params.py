@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.jobs.param_schema import param_problems, params_in_words
 from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.spec import JobSpec

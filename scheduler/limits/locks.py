@@ -7,7 +7,7 @@ from dataclasses import replace
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.values import Block
+from warren.broker.messages import Block
 from warren.scheduler.limits.room import ClusterLane, LimitNeed, LimitRoom, LimitState, age_of
 from warren.scheduler.limits.specs import stored_uses
 from warren.sql.jobs.job_rows import JobToRun

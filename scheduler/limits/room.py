@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import ceil
 
-from warren.broker.messages.values import Block
-from warren.broker.reasons.codes import Reason, Why, Words
+from warren.broker.messages import Block
+from warren.broker.reasons import Reason, Why, Words
 from warren.sql.limits.holds import Bucket, LimitRow, NewHold
 from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.waiting import Waiting

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from warren.broker.errors import Forged
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Boot
 
 #: A boot that holds no address and is silent for this long is dead, and its account is forgotten.
 LIVING_SECONDS = 60.0

@@ -16,7 +16,7 @@ import structlog
 
 from warren.broker.codec import catalogue_of, fingerprint_of
 from warren.broker.errors import Malformed
-from warren.broker.messages.values import Catalogue
+from warren.broker.messages import Catalogue
 from warren.sql.engine import Database
 from warren.sql.registry import catalogues
 

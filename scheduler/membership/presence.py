@@ -11,8 +11,15 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.errors import BadMessage, Forged
-from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat
-from warren.broker.messages.values import ADDRESS_PATTERN, APP_PATTERN, Boot, CatalogueAnswer
+from warren.broker.messages import (
+    ADDRESS_PATTERN,
+    APP_PATTERN,
+    Boot,
+    Canary,
+    CatalogueAnswer,
+    Goodbye,
+    Heartbeat,
+)
 from warren.broker.signing import Direction, Sealer, address_of, app_of
 from warren.broker.transport import Consumer, Delivery
 from warren.scheduler.membership.boot_accounts import BootAccounts

@@ -24,15 +24,16 @@ from sqlalchemy.orm import Session
 from warren.broker import topology
 from warren.broker.codec import fingerprint_of
 from warren.broker.errors import Forged, Malformed, QueueUnavailable, TopologyError
-from warren.broker.messages.to_executor import (
+from warren.broker.messages import (
     Beat,
+    Boot,
+    CatalogueAnswer,
     Command,
+    Heartbeat,
     NotWelcome,
     Refused,
     Welcome,
 )
-from warren.broker.messages.to_scheduler import Heartbeat
-from warren.broker.messages.values import Boot, CatalogueAnswer
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Admin, Confirm
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from warren.broker.messages.to_scheduler import Heartbeat
+from warren.broker.messages import Heartbeat
 from warren.sql.engine import Database
 from warren.sql.models import Registration
 from warren.sql.registry import apps, presence

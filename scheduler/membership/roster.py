@@ -13,8 +13,7 @@ from enum import StrEnum
 
 import msgspec
 
-from warren.broker.messages.to_scheduler import HealthIssue, Heartbeat
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Boot, HealthIssue, Heartbeat
 from warren.scheduler.membership.catalogues import Abilities, Catalogues, Need
 from warren.scheduler.timeouts import Timeouts
 

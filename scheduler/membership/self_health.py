@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
-from warren.broker.messages.to_scheduler import Canary
+from warren.broker.messages import Canary
 from warren.broker.signing import NO_APP, Direction, Sealer
 from warren.broker.transport import Batch, Confirm, Publisher
 from warren.scheduler.membership.roster import Roster

@@ -10,7 +10,7 @@ from dataclasses import replace
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.completion.completion import Completion, RunEnder, Tally
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.completion.flow_judgement import NodeEnd, ends_of_ticks

@@ -18,9 +18,8 @@ from sqlalchemy.orm import Session
 from warren.broker import topology
 from warren.broker.codec import unpacked
 from warren.broker.errors import BadMessage, BrokerError, Expired, QueueUnavailable
-from warren.broker.messages.to_executor import Trigger, Triggers
-from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import Boot, Trigger, Triggers
+from warren.broker.reasons import Why
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Admin, Delivery
 from warren.scheduler.bisection import bisect

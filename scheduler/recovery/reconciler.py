@@ -11,10 +11,8 @@ from dataclasses import dataclass
 import structlog
 
 from warren.broker import topology
-from warren.broker.messages.to_executor import RunKey, RunStateQuery
-from warren.broker.messages.to_scheduler import KnownState, RunStateReply
-from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import Boot, KnownState, RunKey, RunStateQuery, RunStateReply
+from warren.broker.reasons import Why
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.transport import Admin
 from warren.scheduler.completion.completion import RunEnder

@@ -5,10 +5,8 @@ from collections.abc import Callable
 
 import structlog
 
-from warren.broker.messages.to_executor import Drain, Kill
-from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import Boot, Drain, Kill
+from warren.broker.reasons import Why, to_json
 from warren.scheduler.completion.end import identity_of
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.reasons import Why, Words
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, lost
 from warren.scheduler.jobs.script_cache import Script, Scripts, few_scripts

@@ -9,14 +9,11 @@ from bisect import bisect_left
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from warren.broker.messages.to_scheduler import Answer, IdleBeatAnswer
-from warren.broker.messages.values import Boot
-from warren.broker.reasons.codes import (
+from warren.broker.messages import Answer, Boot, IdleBeatAnswer
+from warren.broker.reasons import (
     Reason,
     Why,
     Words,
-)
-from warren.broker.reasons.stored import (
     from_json,
 )
 from warren.scheduler.routing.routes import Probe, ProbeAnswer, Router, RouteRequest

@@ -13,9 +13,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from warren.broker.messages.to_executor import Beat, IdleBeat
-from warren.broker.messages.to_scheduler import Answer
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Answer, Beat, Boot, IdleBeat
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.scheduler.routing.probe_answers import AskedAt, Candidates, ProbeAnswers, Sent
 from warren.scheduler.routing.routes import Probe, Router, RouteRequest

@@ -31,7 +31,7 @@ from typing import Any
 
 import structlog
 
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.reasons import Why, Words
 from warren.scheduler.problems import Code, Problem, fault_of
 
 #: What a route remembers about a job between two decisions, as JSON; `route` is the route's name.

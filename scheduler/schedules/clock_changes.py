@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import ClockChange, WallClock
 from warren.scheduler.schedules.facts import ScheduleFacts

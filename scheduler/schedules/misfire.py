@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.schedules.schedule import Ticks
 from warren.sql.run_status import LATE_MS, Kind
 

@@ -21,7 +21,7 @@ from math import inf
 from typing import Protocol, Self
 from zoneinfo import ZoneInfo
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.cron.expression import Cron, Days, DayTimes, Pattern
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.nominal_days import MovedDays, NominalDays, OnHoliday

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import ClassVar, Self
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 
 #: Translates an English text into the reader's language.
 Translate = Callable[[str], str]

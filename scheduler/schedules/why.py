@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.reading import read_schedule

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.broker.transport import Batch, Confirm, Publisher
 from warren.scheduler.triggers.messages import Pack, RoutedTrigger, TriggerMessages
 

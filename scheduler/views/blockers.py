@@ -10,8 +10,8 @@ from random import Random
 
 from sqlalchemy.orm import Session
 
-from warren.broker.messages.to_scheduler import HealthIssue
-from warren.broker.reasons.codes import Reason, Why, Words
+from warren.broker.messages import HealthIssue
+from warren.broker.reasons import Reason, Why, Words
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.routing import routes

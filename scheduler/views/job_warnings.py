@@ -8,8 +8,8 @@ from itertools import pairwise
 from sqlalchemy.orm import Session
 
 from warren.broker.durations import shown
-from warren.broker.messages.values import Catalogue
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.messages import Catalogue
+from warren.broker.reasons import Reason, Why
 from warren.resources.spelling import nearest
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from warren.broker import durations
-from warren.broker.reasons.codes import Reason, Why, Words
+from warren.broker.reasons import Reason, Why, Words
 from warren.resources.limits import Limit, LimitedJob, LimitHolder
 from warren.scheduler.actor import Actor
 from warren.scheduler.limits.room import LimitState

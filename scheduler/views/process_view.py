@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 
 from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
-from warren.broker.messages.values import Catalogue
+from warren.broker.messages import Catalogue
 from warren.resources.cluster import Blocker, Executor, Handler, Pause, Scheduler
 from warren.resources.instant import Instant
 from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY

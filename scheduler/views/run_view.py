@@ -5,7 +5,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from warren.broker.messages.values import result_value
+from warren.broker.messages import result_value
 from warren.resources.instant import Instant
 from warren.resources.runs import Progress, Run, RunProgress, Skip
 from warren.sql.jobs.skips import SkipLine

@@ -11,9 +11,17 @@ from tests.support.bad_messages import BAD_BODIES
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
-from warren.broker.messages.to_executor import Kill, Trigger
-from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, Load
-from warren.broker.messages.values import Message, Outcome
+from warren.broker.messages import (
+    Callback,
+    Finished,
+    Goodbye,
+    Heartbeat,
+    Kill,
+    Load,
+    Message,
+    Outcome,
+    Trigger,
+)
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.topology import (
     CALLBACK_KEY,

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
-from warren.broker.messages.to_scheduler import Callback, Finished, Report
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Callback, Finished, Outcome, Report
 from warren.broker.signing import Direction
 from warren.broker.topology import CALLBACK_KEY, REPLY_EXCHANGE
 from warren.broker.transport import Confirm

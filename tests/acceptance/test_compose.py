@@ -25,9 +25,7 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
 from warren.admin_web.serving.web_process import ConsoleConnections
-from warren.broker.messages.to_executor import Beat
-from warren.broker.messages.to_scheduler import BeatAnswer
-from warren.broker.messages.values import Boot, boot_seconds
+from warren.broker.messages import Beat, BeatAnswer, Boot, boot_seconds
 from warren.broker.rabbitmq.transport import connect
 from warren.broker.rpc import AddressedQuestion
 from warren.broker.signing import ClusterKeys, app_key

@@ -10,8 +10,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, FakeScheduler
 from tests.support.scripted_slots import ScriptedSlots
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import Finished, boot_seconds
 from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits

@@ -18,7 +18,7 @@ from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import HANDLERS as INSTANT
 from tests.support.instant_slots import InstantSlots
 from tests.support.moved_clock import AdvancedClock, MovedClock
-from warren.broker.messages.values import ScriptLanguage
+from warren.broker.messages import ScriptLanguage
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits

@@ -9,8 +9,8 @@ from typing import Any
 from tests.support.cluster import APP, SECRET, Cluster
 from tests.support.eventually import eventually
 from warren.broker.codec import unpacked
-from warren.broker.messages.to_executor import Beat, RunStateQuery, ToExecutor, Trigger, Triggers
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
+    Beat,
     BeatAnswer,
     Callback,
     Called,
@@ -19,13 +19,18 @@ from warren.broker.messages.to_scheduler import (
     Heartbeat,
     KnownState,
     Load,
+    Message,
     NotStarted,
     OpenRunsQuery,
+    Outcome,
     Report,
+    RunStateQuery,
     RunStateReply,
     Started,
+    ToExecutor,
+    Trigger,
+    Triggers,
 )
-from warren.broker.messages.values import Message, Outcome
 from warren.broker.signing import AppKeys, Direction, Sealer
 from warren.broker.topology import (
     CALLBACK_KEY,

@@ -10,18 +10,22 @@ from typing import Any, TypeVar
 from tests.support.eventually import eventually
 from warren.broker.codec import encode, packed
 from warren.broker.errors import Expired
-from warren.broker.messages.to_executor import OpenRunsReply, Refused, Trigger, Welcome
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
+    Block,
     Callback,
     Finished,
     Heartbeat,
+    Message,
     NotStarted,
     OpenRunsQuery,
+    OpenRunsReply,
+    Refused,
     Report,
     Started,
     ToScheduler,
+    Trigger,
+    Welcome,
 )
-from warren.broker.messages.values import Block, Message
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.topology import (
     TRIGGER_EXCHANGE,

@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from typing import cast
 
-from warren.broker.messages.to_executor import ReadLog
-from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.messages import LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion
 
 

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from tests.support.http_peer import Peer
 from tests.support.moved_loop import MovedLoop
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages import Finished, NotStarted, Trigger
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.peers import Peers
 from warren.executor.gateway.protocol import RemoteResult

@@ -10,11 +10,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Catalogue, HandlerFacts, Outcome
-from warren.broker.reasons.codes import Words
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import Catalogue, Finished, HandlerFacts, Outcome, Trigger
+from warren.broker.reasons import Words, to_json
 from warren.executor.processes.endings import cut_off
 from warren.executor.processes.interface import SlotEvents, SlotPool
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from tests.support.cluster import APP, SECRET
 from warren.broker.codec import VERSION, unpacked
-from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.messages import Trigger, Triggers
 from warren.broker.signing import AppKeys, Direction, Sealer, derived_key
 from warren.broker.transport import Delivery
 from warren.scheduler.node import SchedulerNode

@@ -16,9 +16,7 @@ import structlog
 
 from tests.support.moved_loop import MovedLoop
 from tests.support.processes import Process, descendants, every_process, identify
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import CallEnd, Progress
+from warren.broker.messages import CallEnd, Finished, NotStarted, Progress, Trigger
 from warren.executor.fork_server.frames import Call
 from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.interface import SlotEvents, SlotOptions

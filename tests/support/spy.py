@@ -76,7 +76,7 @@ def spy(context):
 
 _EXECUTOR = """
 import json, os, pathlib, sys
-from warren.broker.messages.values import ScriptLanguage
+from warren.broker.messages import ScriptLanguage
 from tests.support import spy
 from tests.support.slot_harness import SlotHarness
 from warren.settings.settings import read_settings

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 
 from tests.support import schemas
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.messages.values import Catalogue, HandlerFacts
+from warren.broker.messages import Catalogue, HandlerFacts
 from warren.scheduler.backfills.kept_schedule import KeptSchedule, Span, spans_to_json
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.self_health import ZONE_KEY

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support import documentation
 from tests.support.documentation import Event, Row
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.cli import root
 from warren.executor.fork_server.script_process import script_environment
 from warren.executor.handlers.handler_registry import load_handlers

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, urlsplit
 from zoneinfo import ZoneInfo, available_timezones
 
 from warren.broker.destinations import Destinations
-from warren.broker.messages.values import ScriptLanguage
+from warren.broker.messages import ScriptLanguage
 from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens

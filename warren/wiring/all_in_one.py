@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from warren.admin_web.serving.web_process import WebProcess
-from warren.broker.messages.to_scheduler import Finished, NotStarted
+from warren.broker.messages import Finished, NotStarted
 from warren.errors import CommandError
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
 from warren.local_client import client_on

@@ -16,7 +16,7 @@ from warren.admin_web.services import (
     JobFiles,
 )
 from warren.admin_web.serving.web_process import API_THREADS, Api, ConsoleConnections
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import boot_seconds
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
 from warren.errors import InvalidEntry

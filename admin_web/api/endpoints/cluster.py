@@ -13,7 +13,7 @@ from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids, pause
 from warren.admin_web.api.openapi import document
 from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.services import ApiServices
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.resources import cluster as operations
 from warren.resources.accounts import WhoAmI
 from warren.resources.cluster import Blocker, Changed, Cluster, Executor, Paused

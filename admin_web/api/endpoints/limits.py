@@ -13,7 +13,7 @@ from warren.admin_web.api.paging import page, place_of
 from warren.admin_web.api.problem_answers import error_detail
 from warren.admin_web.services import ApiServices
 from warren.broker import durations
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.resources import limits as operations
 from warren.resources.limits import Limit, LimitBody, SetLimit
 from warren.resources.runs import list_queue

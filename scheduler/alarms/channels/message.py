@@ -17,7 +17,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 
 from warren.broker.log_text import shown_end
-from warren.broker.messages.to_scheduler import HealthIssue
+from warren.broker.messages import HealthIssue
 from warren.scheduler.alarms.events import (
     TAIL_LENGTH,
     Absence,

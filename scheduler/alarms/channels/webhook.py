@@ -17,7 +17,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from warren.broker.messages.values import result_value
+from warren.broker.messages import result_value
 from warren.scheduler.alarms.channels.message import (
     SIGNED,
     Message,

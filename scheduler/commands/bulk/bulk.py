@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.audit_log import Action
 from warren.scheduler.commands.bulk import reruns

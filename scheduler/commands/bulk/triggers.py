@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy.orm import Session
 
 from warren.broker.durations import whole_seconds
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import HandlerSchemas, TypedParams

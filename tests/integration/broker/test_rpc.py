@@ -10,9 +10,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from warren.broker import topology
-from warren.broker.messages.to_executor import Beat, IdleBeat
-from warren.broker.messages.to_scheduler import BeatAnswer, IdleBeatAnswer
-from warren.broker.messages.values import Boot, Message
+from warren.broker.messages import Beat, BeatAnswer, Boot, IdleBeat, IdleBeatAnswer, Message
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.transport import Transport

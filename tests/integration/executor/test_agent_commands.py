@@ -8,23 +8,21 @@ import structlog
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import NODE, now_ms
-from warren.broker.messages.to_executor import (
+from warren.broker.messages import (
     Beat,
+    Finished,
+    Heartbeat,
     IdleBeat,
+    IdleBeatAnswer,
     Kill,
+    KnownState,
+    NotStarted,
+    Outcome,
     ReadLog,
     RunKey,
     RunStateQuery,
     Welcome,
 )
-from warren.broker.messages.to_scheduler import (
-    Finished,
-    Heartbeat,
-    IdleBeatAnswer,
-    KnownState,
-    NotStarted,
-)
-from warren.broker.messages.values import Outcome
 from warren.broker.topology import answer_key
 from warren.executor.messaging.heartbeat import LoadMeter
 

@@ -7,13 +7,15 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from warren.broker.messages.to_executor import IdleBeat, Kill, OpenRunsReply
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     Finished,
     HealthIssue,
     Heartbeat,
+    IdleBeat,
+    Kill,
     NotStarted,
     OpenRunsQuery,
+    OpenRunsReply,
 )
 from warren.executor.journal.records import Confirmed, Ended
 from warren.executor.lanes.readiness import CONTACT_SECONDS

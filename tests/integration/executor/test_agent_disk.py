@@ -14,15 +14,16 @@ from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.small_disk import fill as fill_up
 from tests.support.small_disk import small_disk
-from warren.broker.messages.to_executor import IdleBeat, Kill
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     Finished,
     HealthIssue,
     Heartbeat,
+    IdleBeat,
+    Kill,
     NotStarted,
+    Outcome,
     Started,
 )
-from warren.broker.messages.values import Outcome
 from warren.executor.core.core import Watch
 from warren.executor.journal.group_commit import CommitPace
 from warren.executor.journal.records import Boot

@@ -7,8 +7,7 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from warren.broker.messages.to_scheduler import Callback, Finished, Goodbye, Heartbeat, NotStarted
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Callback, Finished, Goodbye, Heartbeat, NotStarted, Outcome
 from warren.executor.boot_context import Limits
 from warren.executor.journal.records import Confirmed
 

@@ -10,9 +10,7 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from warren.broker.messages.to_executor import Kill
-from warren.broker.messages.to_scheduler import Finished, NotStarted, Started
-from warren.broker.messages.values import Block, Outcome
+from warren.broker.messages import Block, Finished, Kill, NotStarted, Outcome, Started
 from warren.executor import begin_notes
 from warren.executor.boot_context import Limits
 from warren.executor.handlers.hooks import JobCode

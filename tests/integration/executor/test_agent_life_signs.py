@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.executor.lanes.readiness import CONTACT_SECONDS
 from warren.executor.state_folder import SIGNS_NAME, Signs, running
 

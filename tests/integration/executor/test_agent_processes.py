@@ -8,9 +8,7 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from warren.broker.messages.to_executor import Kill, ReadLog
-from warren.broker.messages.to_scheduler import Finished, Started
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Finished, Kill, Outcome, ReadLog, Started
 from warren.executor.boot_context import Limits
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.handler_registry import HandlersError

@@ -8,7 +8,7 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
-from warren.broker.messages.to_scheduler import Finished, Goodbye
+from warren.broker.messages import Finished, Goodbye
 from warren.broker.rabbitmq.transport import AmqpTransport, connect
 from warren.broker.transport import BrokerSettings
 from warren.executor.journal.records import Ended

@@ -12,17 +12,19 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.scripted_slots import ScriptedSlots
-from warren.broker.messages.to_executor import RunKey, RunStateQuery, Trigger
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     Finished,
     Goodbye,
     HealthIssue,
     Heartbeat,
     KnownState,
     NotStarted,
+    Outcome,
+    RunKey,
+    RunStateQuery,
+    Trigger,
 )
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.reasons import Reason, Why
 from warren.executor.journal.group_commit import CommitPace
 
 AWAY = Why.REMOTE_SILENT(url="http://jobs:9999")

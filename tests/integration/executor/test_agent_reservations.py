@@ -13,9 +13,7 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.scripted_slots import ScriptedSlots
-from warren.broker.messages.to_executor import IdleBeat
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Finished, IdleBeat, NotStarted, Outcome
 from warren.executor.journal.records import Reserved, Starting
 from warren.executor.lanes import active_runs
 

@@ -9,9 +9,7 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
-from warren.broker.messages.to_executor import RunKey, RunStateQuery
-from warren.broker.messages.to_scheduler import Finished, KnownState, NotStarted
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Finished, KnownState, NotStarted, Outcome, RunKey, RunStateQuery
 from warren.executor.errors import StateFolderInUse
 from warren.executor.journal import records
 

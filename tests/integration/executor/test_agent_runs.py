@@ -8,9 +8,7 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, Heartbeat, NotStarted, Started
-from warren.broker.messages.values import Block, Outcome
+from warren.broker.messages import Block, Finished, Heartbeat, NotStarted, Outcome, Started, Trigger
 from warren.broker.topology import DEAD_QUEUE
 from warren.executor.journal.records import Accepted, Confirmed, Ended, Starting
 from warren.executor.lanes.active_runs import STARTED_SECONDS

@@ -14,9 +14,7 @@ from tests.integration.executor.test_agent_restart import (
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from warren.broker.codec import encode, packed
-from warren.broker.messages.to_executor import Triggers
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Finished, NotStarted, Outcome, Triggers
 from warren.executor.journal import records
 
 

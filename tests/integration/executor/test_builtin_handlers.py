@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.slot_harness import SlotHarness
 from warren.broker.codec import catalogue_of
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.fork_server import zygote
 from warren.executor.handlers.handler_registry import HandlersError, load_handlers
 from warren.executor.handlers.hooks import JobCode

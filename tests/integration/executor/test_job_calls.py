@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import CallEnd, Outcome
+from warren.broker.messages import CallEnd, Outcome
 from warren.executor.fork_server.frames import Call
 
 SOURCE = """

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Reason
+from warren.broker.messages import Outcome
+from warren.broker.reasons import Reason
 from warren.executor.fork_server import frames
 from warren.executor.processes.job_processes import ProcessChannel
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.support.other_user import MARK, ROOT, closed_folders, pytest_in_the_open
 from tests.support.slot_harness import DAY, SlotHarness
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
 from warren.executor.handlers.handler_registry import HandlersError

@@ -14,7 +14,7 @@ from structlog.testing import capture_logs
 from tests.support.eventually import eventually
 from tests.support.processes import Process, environment_of, find
 from tests.support.slot_harness import SlotHarness, processes_holding
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.fork_server.termination import MARK
 
 SOURCE = r"""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 
 SOURCE = """
 import os, signal, threading, time

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.handlers.handler_registry import HandlersError
 
 SOURCE = """

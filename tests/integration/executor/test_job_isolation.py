@@ -10,15 +10,13 @@ import pytest
 
 from tests.support.slot_harness import SlotHarness
 from warren.broker.codec import CATALOGUE_BYTES, catalogue_of
-from warren.broker.messages.values import ABOUT_LIMIT, HANDLER_LIMIT, Outcome
+from warren.broker.messages import ABOUT_LIMIT, HANDLER_LIMIT, Outcome
 from warren.executor.handlers.handler_registry import HandlersError
 
 #: All of Warren that a job process has loaded, by package: each module costs every job's process.
 LOADED = {
     "warren": "broker executor resources",
-    "warren.broker": "durations messages process_use reasons",
-    "warren.broker.messages": "to_executor values",
-    "warren.broker.reasons": "codes stored",
+    "warren.broker": "durations messages reasons",
     "warren.resources": "spelling",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement forking frames interpreter "

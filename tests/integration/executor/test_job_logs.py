@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import DAY, SlotHarness, processes_holding
-from warren.broker.messages.values import LOG_TAIL_BYTES, Outcome
+from warren.broker.messages import LOG_TAIL_BYTES, Outcome
 
 SOURCE = r"""
 import io, logging, os, resource, subprocess, sys, time

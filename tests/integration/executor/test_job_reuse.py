@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.processes.job_processes import JobProcess
 from warren.executor.processes.slots import Slots
 

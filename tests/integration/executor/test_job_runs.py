@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import SCHEDULED_AT_MS, SlotHarness
-from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
+from warren.broker.messages import MESSAGE_LIMIT, Outcome
 
 SOURCE = """
 from warren import Retry, RetryLater

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.processes import Process, alive, descendants
 from tests.support.slot_harness import SlotHarness
-from warren.broker.messages.values import Outcome, ScriptLanguage
+from warren.broker.messages import Outcome, ScriptLanguage
 from warren.executor.fork_server.confinement import Confinement, JobLimits
 
 SOURCE = r"""

@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.eventually import eventually
 from tests.support.slot_harness import SlotHarness, processes_holding
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 
 SOURCE = '''
 import asyncio, atexit, ctypes, os, signal, subprocess, sys, threading, time

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import SlotHarness, processes_holding
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.processes.interface import Owner
 from warren.executor.processes.job_processes import JobProcess, SlotRun
 

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.slot_harness import DAY, SlotHarness
 from tests.support.small_disk import fill, small_disk
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.disk import space_of
 
 DISK_BYTES = 6_000_000

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.slot_harness import DAY, SlotHarness
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Outcome, ScriptLanguage
+from warren.broker.messages import Finished, Outcome, ScriptLanguage
 from warren.executor.processes.slots import SWEEP_SECONDS
 from warren.executor.run_logs import notes_path
 

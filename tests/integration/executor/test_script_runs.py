@@ -12,8 +12,7 @@ import pytest
 from tests.support import interpreters
 from tests.support.processes import Process
 from tests.support.slot_harness import SlotHarness, processes_holding
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import Outcome, ScriptLanguage
+from warren.broker.messages import Finished, Outcome, ScriptLanguage
 from warren.executor.fork_server.termination import MARK
 from warren.executor.processes.script_files import INTERPRETERS
 

@@ -9,7 +9,7 @@ import structlog
 
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
-from warren.broker.messages.to_scheduler import HealthIssue, Heartbeat, Load
+from warren.broker.messages import HealthIssue, Heartbeat, Load
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.timeouts import Timeouts
 

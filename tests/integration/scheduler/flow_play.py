@@ -8,7 +8,7 @@ from sqlalchemy import select
 from tests.integration.scheduler.family import completion
 from tests.support.cluster import APP, Cluster
 from tests.support.sql_rows import put
-from warren.broker.reasons.codes import Words
+from warren.broker.reasons import Words
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.completion.end import End
 from warren.scheduler.flows.graph import parse

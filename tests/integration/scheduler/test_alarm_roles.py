@@ -12,8 +12,8 @@ from structlog.testing import capture_logs
 from tests.support.mailbox import Mailbox
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
-from warren.broker.messages.to_scheduler import HealthIssue, Heartbeat, Load
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.messages import HealthIssue, Heartbeat, Load
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import Message, MessageContext

@@ -10,7 +10,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.invariants import assert_sound
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.scheduler.alarms.events import AlarmPolicy, AlarmTargets, RefusedCall, from_text
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, Call, Run

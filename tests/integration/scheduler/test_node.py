@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from warren.broker.errors import BrokerUnavailable
-from warren.broker.messages.to_executor import Kill
+from warren.broker.messages import Kill
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.retention.clearing import Cleaner

@@ -8,7 +8,7 @@ import pytest
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.instant_slots import HANDLERS
-from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages import Heartbeat, Load
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.membership.catalogues import Need
 from warren.scheduler.timeouts import Timeouts

@@ -16,16 +16,19 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.sql_rows import side_by_side
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_executor import NotWelcome, OpenRunsReply, Welcome
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     Callback,
+    Catalogue,
+    CatalogueAnswer,
     Goodbye,
     HealthIssue,
     Heartbeat,
     KnownState,
     Load,
+    NotWelcome,
+    OpenRunsReply,
+    Welcome,
 )
-from warren.broker.messages.values import Catalogue, CatalogueAnswer
 from warren.broker.rabbitmq.transport import connect
 from warren.broker.signing import AppKeys, Direction, Sealer
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE, run_queue

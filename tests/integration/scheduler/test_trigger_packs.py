@@ -10,7 +10,7 @@ from tests.support.faults import TRIGGERS
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import trigger_at_once
 from warren.broker.codec import MAX_PACK_TRIGGERS
-from warren.broker.messages.to_scheduler import KnownState
+from warren.broker.messages import KnownState
 from warren.broker.topology import run_queue
 from warren.scheduler.node import SchedulerNode
 from warren.sql.run_status import RunStatus

@@ -5,7 +5,7 @@ import pytest
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from warren.broker.messages.to_scheduler import HealthIssue
+from warren.broker.messages import HealthIssue
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.routing.routes import Route
 from warren.sql.registry import presence

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.support.console import Visit
 from warren.broker import codec, topology
 from warren.broker.errors import Malformed
-from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages import Heartbeat, Load
 from warren.cli import root
 from warren.scheduler.jobs import rules
 from warren.sql.engine import Database

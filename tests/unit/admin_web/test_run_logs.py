@@ -16,8 +16,7 @@ from warren.admin_web.run_logs import (
     Source,
     pieces,
 )
-from warren.broker.messages.to_executor import ReadLog
-from warren.broker.messages.to_scheduler import LogChunk
+from warren.broker.messages import LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion, Requester
 
 

@@ -7,7 +7,7 @@ from babel.messages.extract import extract_from_dir
 from babel.messages.pofile import read_po
 
 from warren import admin_web
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.jobs.spec import RULED
 from warren.scheduler.problems import Code, Word
 from warren.scheduler.schedules.registry import KINDS

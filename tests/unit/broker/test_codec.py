@@ -15,24 +15,25 @@ from warren.broker.codec import (
     encode,
 )
 from warren.broker.errors import Malformed
-from warren.broker.messages.to_executor import Kill, ToExecutor, Trigger, Welcome
-from warren.broker.messages.to_scheduler import (
-    Callback,
-    Finished,
-    Heartbeat,
-    IdleBeatAnswer,
-    Load,
-    NotStarted,
-    Started,
-    ToScheduler,
-)
-from warren.broker.messages.values import (
+from warren.broker.messages import (
     ABOUT_LIMIT,
     HANDLER_LIMIT,
     NUMBER_LIMIT,
+    Callback,
     Catalogue,
+    Finished,
     HandlerFacts,
+    Heartbeat,
+    IdleBeatAnswer,
+    Kill,
+    Load,
+    NotStarted,
     Outcome,
+    Started,
+    ToExecutor,
+    ToScheduler,
+    Trigger,
+    Welcome,
 )
 
 TRIGGER = Trigger(

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     FOUND_LIMIT,
     OPEN_LIMIT,
     REPORTS_LIMIT,

@@ -5,9 +5,16 @@ from pathlib import Path
 from typing import get_args
 
 from warren.broker.codec import decode
-from warren.broker.messages.to_executor import RunStateQuery, ToExecutor, Trigger, Welcome
-from warren.broker.messages.to_scheduler import Callback, Heartbeat, ToScheduler
-from warren.broker.messages.values import wire_type
+from warren.broker.messages import (
+    Callback,
+    Heartbeat,
+    RunStateQuery,
+    ToExecutor,
+    ToScheduler,
+    Trigger,
+    Welcome,
+    wire_type,
+)
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 
 DATA = Path(__file__).parents[2] / "data/v0_1_0/messages.jsonl"

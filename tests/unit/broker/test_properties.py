@@ -11,9 +11,7 @@ from warren.broker import topology
 from warren.broker.codec import VERSION, decode, encode
 from warren.broker.errors import BadMessage, Forged, Malformed
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_executor import Kill, ToExecutor, Trigger
-from warren.broker.messages.to_scheduler import ToScheduler
-from warren.broker.messages.values import NUMBER_LIMIT, Message
+from warren.broker.messages import NUMBER_LIMIT, Kill, Message, ToExecutor, ToScheduler, Trigger
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
 

@@ -12,9 +12,19 @@ from tests.support.bad_messages import BAD_BODIES
 from tests.support.signatures import signature
 from warren.broker.codec import HEADER_LIMIT, encode
 from warren.broker.errors import BadMessage, Expired, Foreign, Forged, Malformed, Oversized
-from warren.broker.messages.to_executor import Beat, Kill, ToExecutor, Trigger, Welcome
-from warren.broker.messages.to_scheduler import Canary, Goodbye, Heartbeat, Load, ToScheduler
-from warren.broker.messages.values import Message
+from warren.broker.messages import (
+    Beat,
+    Canary,
+    Goodbye,
+    Heartbeat,
+    Kill,
+    Load,
+    Message,
+    ToExecutor,
+    ToScheduler,
+    Trigger,
+    Welcome,
+)
 from warren.broker.signing import (
     NO_APP,
     AppKeys,

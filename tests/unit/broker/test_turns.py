@@ -4,7 +4,7 @@ from itertools import groupby, pairwise
 
 import pytest
 
-from warren.broker.messages.values import HIGH, LOW, NORMAL
+from warren.broker.messages import HIGH, LOW, NORMAL
 from warren.broker.turns import ONCE_IN, Turns
 
 

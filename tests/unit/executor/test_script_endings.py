@@ -1,7 +1,7 @@
 import pytest
 
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import Outcome
+from warren.broker.reasons import Why
 from warren.executor.processes.endings import Exit, conclude, killed
 
 

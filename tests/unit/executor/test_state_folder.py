@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.executor.messaging.signed_sender import Identity
 from warren.executor.state_folder import SIGNS_NAME, LifeSigns, running
 

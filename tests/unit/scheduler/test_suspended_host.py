@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import boot_seconds
 from warren.scheduler.roles import Roles
 
 

@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 import click
 
-from warren.broker.messages.values import cut_message
+from warren.broker.messages import cut_message
 from warren.database_access import open_database
 from warren.errors import CommandError
 from warren.importing.foreign import is_url, open_foreign, print_job_file

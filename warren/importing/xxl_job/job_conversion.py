@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from warren.broker.reasons.codes import Reason, Why, Words
+from warren.broker.reasons import Reason, Why, Words
 from warren.importing.xxl_job.source_tables import Row
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict

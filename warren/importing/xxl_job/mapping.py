@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from warren.broker.destinations import AddressRefused
-from warren.broker.messages.values import APP_PATTERN
-from warren.broker.reasons.codes import Reason, Why
+from warren.broker.messages import APP_PATTERN
+from warren.broker.reasons import Reason, Why
 from warren.errors import CommandError
 from warren.executor.gateway.allow_list import AllowList, RemoteUrl
 from warren.importing.xxl_job.job_conversion import JobReading, read_job

@@ -13,7 +13,7 @@ from tests.support.console import SECRET
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren.admin_web import template_globals
-from warren.broker.messages.values import boot_seconds
+from warren.broker.messages import boot_seconds
 from warren.scheduler.commands.command_context import KEY_MS
 from warren.settings.settings import Settings
 from warren.sql.accounts import idempotency

@@ -19,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.rabbitmq import PrivateRabbit
 from warren.broker import topology
 from warren.broker.errors import BadMessage, BrokerUnavailable, Oversized
-from warren.broker.messages.to_executor import Beat, Kill, ToExecutor
+from warren.broker.messages import Beat, Kill, ToExecutor
 from warren.broker.rabbitmq.transport import AmqpTransport, connect
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.transport import BrokerSettings, Confirm, Consumer, Outgoing, Publisher, Queue

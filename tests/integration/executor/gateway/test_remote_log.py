@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.executor.gateway import remote_logs
 from warren.executor.gateway.protocol import Answer, CallFailed
 from warren.executor.gateway.remote_logs import RemoteLog, RemoteLogs

@@ -11,10 +11,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.moved_loop import MovedLoop
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import Finished, NotStarted, Outcome, Trigger
+from warren.broker.reasons import Why
 from warren.executor.gateway.allow_list import AllowList
 from warren.executor.gateway.protocol import Answer, CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_logs import CLOSE_SECONDS

@@ -10,7 +10,7 @@ from tests.integration.scheduler.family import end
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, OpenNode, on_memory
 from tests.support.sql_rows import put
-from warren.broker.messages.values import Block
+from warren.broker.messages import Block
 from warren.resources.backfills import MAX_AT_ONCE
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.backfills.draft import BackfillRequest

@@ -15,7 +15,7 @@ from tests.support.acting import NamedCommands, acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import put
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Actor
 from warren.scheduler.audit.integrity_check import audit

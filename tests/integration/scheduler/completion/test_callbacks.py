@@ -16,8 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import mac
 from warren.broker.codec import VERSION
-from warren.broker.messages.to_executor import OpenRunsReply, RunStateQuery
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import OpenRunsReply, Outcome, RunStateQuery
 from warren.broker.signing import ClusterKeys
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
 from warren.broker.transport import Outgoing

@@ -8,7 +8,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sql_rows import put, statements
-from warren.broker.messages.to_scheduler import Finished
+from warren.broker.messages import Finished
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus

@@ -17,7 +17,7 @@ from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
 from tests.support.sql_rows import new_run, plan
 from warren.broker.errors import QueueUnavailable
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.broker.topology import run_queue
 from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
 from warren.scheduler.commands.bulk.triggers import AS_IT_IS

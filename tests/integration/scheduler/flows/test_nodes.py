@@ -24,7 +24,7 @@ from tests.integration.scheduler.flow_play import (
 )
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.sql.models import Alarm
 
 pytestmark = on_memory

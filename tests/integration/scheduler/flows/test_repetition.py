@@ -22,7 +22,7 @@ from tests.integration.scheduler.flow_play import (
 from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
-from warren.broker.messages.to_scheduler import Called
+from warren.broker.messages import Called
 from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.completion.calls import ReportedCall
 from warren.scheduler.problems import Code, Problem

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.actor import Actor
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.commands.command_context import CommandContext

@@ -9,8 +9,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.moved_clock import MovedClock
 from warren.broker.errors import BrokerUnavailable
-from warren.broker.messages.to_executor import Refused, Welcome
-from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages import Heartbeat, Load, Refused, Welcome
 from warren.broker.topology import Queue, callback_queue, command_queue, run_queue
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode

@@ -21,7 +21,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sql_rows import put
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.scheduler.completion.end import lost, never_started
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, Run

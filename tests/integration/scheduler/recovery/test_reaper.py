@@ -12,8 +12,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import triggers_in
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import KnownState
+from warren.broker.messages import KnownState, Trigger
 from warren.scheduler.membership.registrar import ADDRESS_LIMIT
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode

@@ -9,8 +9,7 @@ from sqlalchemy.orm import Session
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
-from warren.broker.messages.to_executor import RunStateQuery
-from warren.broker.messages.to_scheduler import KnownState
+from warren.broker.messages import KnownState, RunStateQuery
 from warren.broker.topology import run_queue
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.recovery.reconciler import LOOK

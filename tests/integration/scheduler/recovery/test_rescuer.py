@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import TRIGGERS
 from tests.support.moved_clock import MovedClock
-from warren.broker.messages.to_scheduler import KnownState
+from warren.broker.messages import KnownState
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS, BATCH, LONGEST_SECONDS
 from warren.sql.models import Run

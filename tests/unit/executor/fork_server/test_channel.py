@@ -6,7 +6,7 @@ import threading
 import pytest
 from msgspec.structs import replace
 
-from warren.broker.messages.values import Outcome
+from warren.broker.messages import Outcome
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.job_main import Answers, Orders
 from warren.executor.fork_server.termination import Termination

@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import (
+from warren.broker.messages import (
     ABOUT_LIMIT,
     LOG_TAIL_BYTES,
     MESSAGE_LIMIT,
     SCHEMA_BYTES,
     HandlerFacts,
     Outcome,
+    Trigger,
 )
-from warren.broker.reasons.stored import REASON_LIMIT
+from warren.broker.reasons import REASON_LIMIT
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.zygote import HANDLERS_PER_PACKET
 

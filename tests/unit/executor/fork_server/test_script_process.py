@@ -1,6 +1,6 @@
 import pytest
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.executor.fork_server.script_process import script_environment
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from warren.broker.messages.to_executor import Trigger
+from warren.broker.messages import Trigger
 from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import BadRequest, CallFailed, RemoteResult
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import Outcome
+from warren.broker.reasons import Why
 from warren.executor.gateway.protocol import RemoteResult
 from warren.executor.gateway.remote_slots import Liveness, conclude, lost, unanswered
 from warren.executor.processes.endings import Stop, killed, timed_out

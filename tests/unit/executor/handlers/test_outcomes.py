@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
+from warren.broker.messages import MESSAGE_LIMIT, Outcome
 from warren.executor.handlers.context import JobFailed, JobStopped, RetryLater
 from warren.executor.handlers.declarations import Retry
 from warren.executor.handlers.outcomes import NoText, clean, cut, describe, headline, text_of

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from warren.broker.messages.values import RESULT_LIMIT
+from warren.broker.messages import RESULT_LIMIT
 from warren.executor.handlers.outcomes import NoText, message_and_result
 
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from tests.support.moved_loop import MovedLoop
-from warren.broker.messages.to_scheduler import NotStarted
+from warren.broker.messages import NotStarted
 from warren.executor.errors import JournalFailed
 from warren.executor.journal.file import Journal
 from warren.executor.journal.group_commit import CommitPace, GroupCommit

@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import HIGH, LOW, NORMAL, Block
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import HIGH, LOW, NORMAL, Block, Trigger
+from warren.broker.reasons import Why
 from warren.broker.turns import ONCE_IN
 from warren.executor.lanes.lanes import (
     Age,

@@ -2,8 +2,7 @@
 
 from typing import Any, cast
 
-from warren.broker.messages.to_scheduler import Progressed
-from warren.broker.messages.values import Progress
+from warren.broker.messages import Progress, Progressed
 from warren.executor.lanes.reporting import (
     FIRST_SECONDS,
     PROGRESS_SECONDS,

@@ -1,6 +1,4 @@
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.to_scheduler import Finished
-from warren.broker.messages.values import LOG_TAIL_BYTES, MESSAGE_LIMIT, Outcome
+from warren.broker.messages import LOG_TAIL_BYTES, MESSAGE_LIMIT, Finished, Outcome, Trigger
 from warren.executor.lanes import reporting
 
 TRIGGER = Trigger(

@@ -9,7 +9,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
 from tests.support.started_threads import StartedThreads
-from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages import Heartbeat, Load
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Confirm
 from warren.executor.messaging.heartbeat import HeartbeatThread, SchedulerClock

@@ -11,18 +11,18 @@ from tests.support.fake_scheduler import CLUSTER, SECRET, now_ms
 from tests.support.started_threads import StartedThreads
 from warren.broker.codec import BODY_LIMIT, HEADER_LIMIT
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_executor import (
+from warren.broker.messages import (
     Beat,
     Command,
     Drain,
     Kill,
+    Message,
     OpenRunsReply,
     Question,
     Refused,
     Trigger,
     Welcome,
 )
-from warren.broker.messages.values import Message
 from warren.broker.signing import AppKeys, ClusterKeys, Direction, Sealer
 from warren.broker.topology import (
     ASK_EXCHANGE,

@@ -8,15 +8,15 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import SECRET, now_ms
 from tests.support.scripted_publisher import ScriptedPublisher
 from tests.support.started_threads import StartedThreads
-from warren.broker.messages.to_scheduler import (
+from warren.broker.messages import (
     Callback,
     Called,
     Finished,
     NotStarted,
+    Outcome,
     Report,
     Started,
 )
-from warren.broker.messages.values import Outcome
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Confirm
 from warren.executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Outbox

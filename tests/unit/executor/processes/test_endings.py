@@ -3,9 +3,8 @@
 import msgspec
 import pytest
 
-from warren.broker.messages.values import MESSAGE_LIMIT, Outcome
-from warren.broker.reasons.codes import Why, Words
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import MESSAGE_LIMIT, Outcome
+from warren.broker.reasons import Why, Words, to_json
 from warren.executor.fork_server.frames import Result
 from warren.executor.handlers.outcomes import cut
 from warren.executor.processes.endings import (

@@ -1,4 +1,4 @@
-from warren.broker.messages.to_executor import Kill, Trigger
+from warren.broker.messages import Kill, Trigger
 from warren.executor.requests.intake import EARLY_KILL_LIMIT, EARLY_KILL_SECONDS, EarlyKills
 
 

@@ -6,10 +6,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from warren.broker.messages.to_scheduler import Finished, NotStarted
-from warren.broker.messages.values import Outcome
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.messages import Finished, NotStarted, Outcome
+from warren.broker.reasons import Why, to_json
 from warren.scheduler.completion.end import (
     AHEAD_MS,
     EARLY_MS,

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from warren.broker.reasons.codes import Why
-from warren.broker.reasons.stored import to_json
+from warren.broker.reasons import Why, to_json
 from warren.scheduler.completion import retry_policy
 from warren.scheduler.completion.end import End
 from warren.scheduler.completion.retry_policy import REDELIVERY_SECONDS, wait_seconds

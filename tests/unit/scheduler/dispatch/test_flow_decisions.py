@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from warren.broker.messages.values import Block
-from warren.broker.reasons.codes import Why, Words
+from warren.broker.messages import Block
+from warren.broker.reasons import Why, Words
 from warren.scheduler.dispatch.decisions import Decision, Ends, Opens, Waits, decide_flow
 
 SERIAL, DISCARD, COVER = Block.SERIAL_EXECUTION, Block.DISCARD_LATER, Block.COVER_EARLY

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from warren.broker.messages.values import ScriptLanguage
+from warren.broker.messages import ScriptLanguage
 from warren.scheduler.jobs import script_cache
 from warren.scheduler.jobs.script_cache import (
     READ_LIMIT,

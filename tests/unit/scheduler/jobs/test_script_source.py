@@ -1,8 +1,7 @@
 import pytest
 
 from warren.broker.codec import BODY_LIMIT, encode
-from warren.broker.messages.to_executor import Trigger
-from warren.broker.messages.values import PARAM_BYTES
+from warren.broker.messages import PARAM_BYTES, Trigger
 from warren.scheduler.jobs.script_cache import (
     MESSAGE_BYTES,
     SOURCE_BYTES,

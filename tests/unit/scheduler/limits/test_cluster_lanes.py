@@ -3,8 +3,8 @@
 from types import SimpleNamespace
 from typing import Any
 
-from warren.broker.messages.values import Block
-from warren.broker.reasons.codes import Why
+from warren.broker.messages import Block
+from warren.broker.reasons import Why
 from warren.scheduler.limits.room import ClusterLane, Refuse, Wait
 
 DISCARDED = Refuse(Why.DISCARDED_IN_CLUSTER())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.limits.room import (
     FullLimit,
     LimitNeed,

@@ -1,6 +1,6 @@
 """Who sends heartbeats of ever new boots holds up its own app, and no other."""
 
-from warren.broker.messages.to_scheduler import Heartbeat, Load
+from warren.broker.messages import Heartbeat, Load
 from warren.scheduler.membership.registrar import OF_A_ROUND, Greeting, Greetings
 
 

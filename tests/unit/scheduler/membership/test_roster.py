@@ -3,8 +3,7 @@
 import pytest
 
 from tests.support.moved_clock import MovedClock
-from warren.broker.messages.to_scheduler import Heartbeat, Load
-from warren.broker.messages.values import Boot
+from warren.broker.messages import Boot, Heartbeat, Load
 from warren.scheduler.membership.roster import Roster, Standing
 
 

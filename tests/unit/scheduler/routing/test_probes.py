@@ -6,8 +6,7 @@ from random import Random
 
 import pytest
 
-from warren.broker.messages.to_executor import Beat, IdleBeat
-from warren.broker.messages.to_scheduler import Answer, BeatAnswer, IdleBeatAnswer
+from warren.broker.messages import Answer, Beat, BeatAnswer, IdleBeat, IdleBeatAnswer
 from warren.broker.rpc import AddressedQuestion
 from warren.scheduler.routing.probe_answers import Candidates
 from warren.scheduler.routing.probes import Probes, Undecided

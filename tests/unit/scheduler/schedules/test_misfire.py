@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.processor_time import least_seconds
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import CatchUp, Fire, MisfirePolicy, Plan, Skip, decide
 from warren.scheduler.schedules.reading import read_schedule

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warren.broker.reasons.codes import Why
+from warren.broker.reasons import Why
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions

@@ -8,7 +8,7 @@ import pytest
 from tests.support.trigger_rows import job, run
 from warren.broker.codec import MAX_PACK_BYTES, unpacked
 from warren.broker.memory import MemoryBroker
-from warren.broker.messages.to_executor import Trigger, Triggers
+from warren.broker.messages import Trigger, Triggers
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.topology import run_queue
 from warren.scheduler.recovery.rescuer import TriggerParts

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from warren.broker.messages.values import Catalogue, HandlerFacts
+from warren.broker.messages import Catalogue, HandlerFacts
 from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.membership.catalogues import Need

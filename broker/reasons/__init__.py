@@ -1,1 +1,0 @@
-"""Reasons: a code with its English sentence, and the facts of one case."""
