@@ -43,8 +43,9 @@ _HEADERS = ("type", "cluster", "expiry", "app", "address", "mac")
 _EXPIRY_DIGITS = 16
 #: The most signatures that one message may have.
 _MAX_SIGNATURES = 2
-#: What an error says about the sender of a message of version 1.
+#: What an error says about the sender of a message of another version; 1 was never released.
 _OLD_VERSION = "an older Warren with another signature scheme: upgrade that process"
+_NEW_VERSION = "a newer Warren: upgrade this process"
 
 
 class Keys(Protocol):
@@ -320,8 +321,10 @@ def _check_size(delivery: Delivery) -> None:
 
 def _check_version(version: object) -> None:
     if version != VERSION:
-        hint = f" ({_OLD_VERSION})" if version == "1" else ""
-        text = f"expected version in header v to be {VERSION}, got: {str(version)[:50]!r}{hint}"
+        text = f"expected version in header v to be {VERSION}, got: {str(version)[:50]!r}"
+        if isinstance(version, str) and version.isdecimal() and version.isascii():
+            is_newer = len(version) > len(VERSION) or version > VERSION
+            text += f" ({_NEW_VERSION if is_newer else _OLD_VERSION})"
         raise Malformed(text)
 
 

@@ -2,6 +2,7 @@
 
 ExecutorError
 ├── StateFolderInUse    another process holds the state folder of this address
+├── NewerJournal        a newer version wrote the journal
 ├── JournalFailed       the journal cannot be written at present, mostly because the disk is full
 ├── ScriptRefused       a script may not, or cannot, run here
 └── UserUnusable        jobs cannot run as the configured user
@@ -20,6 +21,10 @@ class StateFolderInUse(ExecutorError):
 
 class JournalFailed(ExecutorError):
     """The journal cannot be written at present; what was appended is kept for the next try."""
+
+
+class NewerJournal(ExecutorError):
+    """A newer version of Warren wrote the journal, and this one might misread it."""
 
 
 class ScriptRefused(ExecutorError):

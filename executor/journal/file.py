@@ -26,7 +26,7 @@ class Journal:
     """
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._pending: list[bytes] = []
         self._unsynced: list[bytes] = []
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -53,7 +53,7 @@ class Journal:
         An incomplete line was never committed, so nothing was done because of it. The next write
         removes it first.
         """
-        whole = self._path.read_bytes()
+        whole = self.path.read_bytes()
         lines = whole.split(b"\n")
         rest = lines.pop()
         self._is_torn = bool(rest)
@@ -113,10 +113,10 @@ class Journal:
                 but not durably before the next commit.
 
         """
-        fresh = self._path.with_suffix(".tmp")
+        fresh = self.path.with_suffix(".tmp")
         try:
             file = _write_new(fresh, lines)
-            fresh.replace(self._path)
+            fresh.replace(self.path)
         except OSError as error:
             with contextlib.suppress(OSError):
                 fresh.unlink(missing_ok=True)
@@ -143,7 +143,7 @@ class Journal:
         """Make a rewrite durable if it is not yet; raises JournalFailed if that cannot be done."""
         if not self._is_replacing:
             return
-        folder = self._path.parent
+        folder = self.path.parent
         try:
             _sync_folder(folder)
         except OSError as error:
@@ -188,7 +188,7 @@ class Journal:
                 self._room_end = self._written + self._room
 
     def _failure(self, error: OSError) -> JournalFailed:
-        return JournalFailed(f"cannot write {self._path}: {error.strerror}")
+        return JournalFailed(f"cannot write {self.path}: {error.strerror}")
 
 
 def _write_new(path: Path, lines: Iterable[bytes]) -> int:

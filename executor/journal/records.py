@@ -14,15 +14,21 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_
     """Root of the journal's lines."""
 
 
+#: The format of the journal; that of 0.1.0 is 1. It rises when an older executor would lose or
+#: repeat runs by what it does not understand.
+FORMAT = 1
+
+
 class Boot(Record, frozen=True, kw_only=True, tag="BOOT"):
     """A boot began to take runs; the following lines up to the next BOOT belong to it.
 
-    `host_boot` identifies the boot of the host.
+    `host_boot` identifies the boot of the host; `format` is that of the lines that follow.
     """
 
     boot_id: str
     at_ms: int
     host_boot: str = ""
+    format: int = 1
 
 
 class Accepted(Record, frozen=True, kw_only=True, tag="ACCEPTED"):

@@ -27,7 +27,7 @@ import structlog
 from warren.broker.messages import Called, Finished, NotStarted, Outcome, Trigger
 from warren.broker.reasons import Why, to_json
 from warren.executor.begin_notes import OldNotes
-from warren.executor.errors import JournalFailed
+from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server import linux
 from warren.executor.journal import records
 from warren.executor.journal.file import Journal
@@ -339,7 +339,10 @@ class Contents:
         boot_id = self.boot_id
         if boot_id:
             at_ms, host_boot = self.boots[boot_id], self.host_boot
-            yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot))
+            boot = records.Boot(
+                boot_id=boot_id, at_ms=at_ms, host_boot=host_boot, format=records.FORMAT
+            )
+            yield records.to_line(boot)
 
     def begin_boot(self, boot_id: str, host_boot: str, now_ms: int) -> None:
         """Add a boot, or continue it."""
@@ -418,7 +421,12 @@ class Stage(Enum):
 
 
 class RunStates:
-    """The runs by id, backed by a journal. Used from one thread; `commit` makes changes durable."""
+    """The runs by id, backed by a journal. Used from one thread; `commit` makes changes durable.
+
+    Raises:
+        NewerJournal: a newer version wrote the journal, which is left as it is.
+
+    """
 
     def __init__(
         self,
@@ -689,6 +697,13 @@ class RunStates:
     def _load(self) -> None:
         for number, line in enumerate(self._journal.read(), start=1):
             record = records.from_line(line)
+            if isinstance(record, records.Boot) and record.format > records.FORMAT:
+                self._journal.close()
+                raise NewerJournal(
+                    f"cannot read {self._journal.path}: a newer Warren wrote it, in format "
+                    f"{record.format}, and this one reads up to {records.FORMAT}; to go back, "
+                    "drain that one first, then empty the folder"
+                )
             if record is None:
                 self._damaged_count += 1
                 self._log.error("journal_line_skipped", line=number, size=len(line))

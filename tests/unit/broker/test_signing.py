@@ -474,11 +474,20 @@ class TestTwoKeys:
         assert given.of("app2") == ()
 
 
-def test_an_older_warren_is_named_so_that_people_know_what_to_do() -> None:
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("1", r"got: '1' \(an older Warren with another signature scheme: upgrade that process\)"),
+        ("3", r"got: '3' \(a newer Warren: upgrade this process\)"),
+        ("10", r"got: '10' \(a newer Warren: upgrade this process\)"),
+        ("x", "got: 'x'$"),
+    ],
+)
+def test_another_version_is_named_so_that_people_know_what_to_do(version: str, words: str) -> None:
     delivery = sealed()
-    headers = {k: v for k, v in delivery.headers.items() if k != "app"} | {"v": "1"}
+    headers = {k: v for k, v in delivery.headers.items() if k != "app"} | {"v": version}
 
-    with pytest.raises(Malformed, match="an older Warren with another signature scheme: upgrade"):
+    with pytest.raises(Malformed, match=words):
         open_it(replace(delivery, headers=headers))
 
 

@@ -836,21 +836,3 @@ def test_the_highest_id_outlives_a_restart_and_a_compaction(path: Path) -> None:
     run_states.close()
 
     assert open_run_states(path).highest_id == 700
-
-
-def test_a_journal_of_0_1_0_is_understood(path: Path) -> None:
-    shutil.copy(Path(__file__).parents[3] / "data/v0_1_0/journal", path)
-
-    run_states, reports = boot(path, "boot-new", 1_790_000_010_000)
-
-    assert [(type(report).__name__, report.run_id) for report in reports] == [
-        ("Called", 103),
-        ("Finished", 102),
-        ("Finished", 103),
-        ("Finished", 104),
-        ("NotStarted", 105),
-    ]
-    assert run_states.stage(101) is Stage.FINISHED
-    assert run_states.highest_id == 105
-    assert run_states.is_another(trigger(101, due_at_ms=1_790_000_020_000))
-    assert not run_states.is_another(trigger(101, due_at_ms=1_790_000_001_000))
