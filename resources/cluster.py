@@ -172,7 +172,7 @@ class AppBody(msgspec.Struct, kw_only=True):
     pause: PauseFacts | None = None
 
 
-class NewAppBody(msgspec.Struct, kw_only=True):
+class CreateAppBody(msgspec.Struct, kw_only=True):
     """A new app; its title is its name by default."""
 
     name: str
@@ -253,7 +253,7 @@ def resume_cluster() -> Changed:
     """Resume sending runs; a job's misfire policy decides about ticks later than its limit."""
 
 
-@operation("POST", "/apps", Scope.ADMIN, body=NewAppBody, status=201)
+@operation("POST", "/apps", Scope.ADMIN, body=CreateAppBody, status=201)
 def add_app(name: str, *, title: str | None = None) -> AppFacts:
     """Add an app; its other settings are as in a new one."""
 

@@ -90,6 +90,12 @@ def test_the_constants_of_generated_clients_are_told_apart() -> None:
     assert [name for name in names if not name.isidentifier()] == []
 
 
+def test_no_schema_has_the_name_of_a_function_that_makes_another_in_generated_go() -> None:
+    names = set(COMMITTED["components"]["schemas"])
+
+    assert [name for name in names if f"New{name}" in names] == []
+
+
 def test_bodies_say_that_they_have_no_other_fields() -> None:
     schemas = COMMITTED["components"]["schemas"]
     bodies = {
