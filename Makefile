@@ -9,6 +9,8 @@ BENCH_ARGS ?=
 RUN_TESTS = CI=true scripts/run-tests $(BIN)/pytest --dist worksteal -m "not release"
 # Compiles all tests on the core that mypy leaves free; else each worker compiles all of them.
 COLLECT_TESTS = $(RUN_TESTS) --collect-only --quiet >/dev/null 2>&1
+# Each starts several nodes and loads them; beside others it would measure this machine.
+TOPOLOGIES := tests/acceptance/test_topologies.py
 OTHER_TESTS := tests/integration tests/acceptance tests/faults tests/interop
 
 # Without compiled modules, each command that a test starts takes a third longer.
@@ -66,7 +68,8 @@ release-check: $(TEST_INSTALLED) services ## What only a release needs: long tes
 	@scripts/build-console
 	@scripts/install-debian-packages "the test of a console behind a proxy needs" nginx
 	@CI=true scripts/run-tests $(BIN)/pytest -rs --dist worksteal --numprocesses $(TEST_WORKERS) -m release \
-		--ignore tests/interop $(PYTEST_ARGS)
+		--ignore tests/interop --ignore $(TOPOLOGIES) $(PYTEST_ARGS)
+	@CI=true scripts/run-tests $(BIN)/pytest -rs -m release $(TOPOLOGIES)
 	@$(MAKE) --no-print-directory interop
 
 check: test ## The same as test
@@ -128,11 +131,13 @@ bench-peers: $(TEST_INSTALLED) $(PEERS_INSTALLED) services ## Measure Celery, Dr
 	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
 
 # `make soak MINUTES=60 SEED=7` repeats the faults of a seed; without SEED it chooses one and prints it.
+# TOPOLOGY is one of benchmarks/soak/topology.py: what the cluster stands on, and what happens to it.
 MINUTES ?= 10
 SEED ?=
+TOPOLOGY ?= single
 SOAK_ARGS ?=
-soak: $(TEST_INSTALLED) services ## Run a cluster under random faults and judge it; MINUTES=10, SEED=… repeats one
-	@$(BIN)/python -m benchmarks.soak --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
+soak: $(TEST_INSTALLED) services ## Run a cluster under random faults and judge it; MINUTES=10, SEED=… repeats one, TOPOLOGY=…
+	@$(BIN)/python -m benchmarks.soak --topology $(TOPOLOGY) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 # Each is SUITE or SUITE/DATABASE, and takes 5 GB in build/matrix.
 MATRIX ?= trixie unstable/mysql

@@ -16,7 +16,6 @@ from pathlib import Path
 import structlog
 from sqlalchemy import select
 
-from benchmarks.servers import Servers, servers
 from benchmarks.soak.cluster import SoakCluster
 from benchmarks.soak.evidence import gather, open_backfills, open_runs
 from benchmarks.soak.faults import Faults, Undo
@@ -30,6 +29,8 @@ from benchmarks.soak.jobs import (
     jobs,
 )
 from benchmarks.soak.plan import Fault, plan
+from benchmarks.soak.services import Services, services
+from benchmarks.soak.topology import TOPOLOGIES
 from benchmarks.soak.verdict import Calendar, Verdict, judge
 from tests.support.acting import acting
 from tests.support.eventually import eventually
@@ -37,12 +38,13 @@ from warren.scheduler.backfills.draft import BackfillRequest
 from warren.sql.instants import DAY_MS
 from warren.sql.models import Job
 
-RATE = 40.0
 FAULT_SECONDS = 10.0
 #: How long after the last fault the cluster runs on, so that schedulers plan again.
 CALM_SECONDS = 25.0
 #: How long the runs that are open then may take: the longest time-outs of Warren, and some.
 DRAIN_SECONDS = 240.0
+#: How long services may take to be whole again after the last fault.
+WHOLE_SECONDS = 60.0
 #: Due times so close to the stop may not be planned.
 PLANNING_MS = 2_000
 #: How often memory is measured.
@@ -57,17 +59,17 @@ def main() -> int:
     quiet = structlog.make_filtering_bound_logger(logging.ERROR)
     structlog.configure(wrapper_class=quiet)
     seconds = arguments.minutes * 60.0
-    faults = plan(arguments.seed, seconds, arguments.fault_seconds)
+    topology = TOPOLOGIES[arguments.topology]
+    rate = arguments.rate or topology.rate
+    faults = plan(arguments.seed, seconds, arguments.fault_seconds, topology.kinds)
     folder = Path(tempfile.mkdtemp(prefix="warren-soak-"))
-    with servers(folder) as own:
-        print(_facts(own, arguments), flush=True)
+    with services(folder, topology) as own:
+        print(f"{_facts(own)}; {rate:.0f} runs/s; {arguments.topology}", flush=True)
         print(f"seed {arguments.seed}: {len(faults)} faults in {seconds:.0f} s", flush=True)
         cluster = SoakCluster(own, slots=arguments.slots)
         try:
             cluster.start()
-            verdict = _soak(
-                cluster, jobs(arguments.rate, cluster.book_path, arguments.seed), faults, seconds
-            )
+            verdict = _soak(cluster, jobs(rate, cluster.book_path, arguments.seed), faults, seconds)
         finally:
             cluster.close()
     for name, wrong in verdict.wrong.items():
@@ -123,14 +125,15 @@ def _is_over(cluster: SoakCluster) -> bool:
 
 
 def _suffer(cluster: SoakCluster, faults: list[Fault], seconds: float) -> None:
-    """Begin each fault at its time, and end it."""
+    """Begin each fault at its time, or once it may begin, and end it."""
     makers, begun = Faults(cluster), time.monotonic()
     waiting, undone, sampled_at = list(faults), list[tuple[float, Undo]](), 0.0
     while (now := time.monotonic() - begun) < seconds:
-        if waiting and now >= waiting[0].at_seconds:
+        if waiting and now >= waiting[0].at_seconds and makers.may_begin(waiting[0]):
             fault = waiting.pop(0)
             print(fault, flush=True)
-            undone.append((time.monotonic() - begun + fault.seconds, makers.begin(fault)))
+            undo = makers.begin(fault)
+            undone.append((time.monotonic() - begun + fault.seconds, undo))
         for end in [one for one in undone if now >= one[0]]:
             undone.remove(end)
             end[1]()
@@ -141,13 +144,19 @@ def _suffer(cluster: SoakCluster, faults: list[Fault], seconds: float) -> None:
         time.sleep(0.2)
     for _, undo in undone:
         undo()
+    for fault in waiting:
+        print(f"there was no time for: {fault}", flush=True)
+    eventually(cluster.services.are_whole, WHOLE_SECONDS, every=0.5)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.soak", description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0, help="default 10")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10_000))
-    parser.add_argument("--rate", type=float, default=RATE, help="runs a second; default 40")
+    parser.add_argument("--topology", choices=TOPOLOGIES, default="single", help="default single")
+    parser.add_argument(
+        "--rate", type=float, help="runs a second; default 40, or 10 on several nodes"
+    )
     parser.add_argument("--slots", type=int, default=16, help="of each executor; default 16")
     parser.add_argument(
         "--fault-seconds", type=float, default=FAULT_SECONDS, help="from fault to fault; default 10"
@@ -155,10 +164,9 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _facts(own: Servers, arguments: argparse.Namespace) -> str:
+def _facts(own: Services) -> str:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9
-    machine = f"{platform.machine()}, {memory:.0f} GB, Linux {platform.release()}"
-    return f"{own.facts()}; {machine}; {arguments.rate:.0f} runs/s"
+    return f"{own.facts()}; {platform.machine()}, {memory:.0f} GB, Linux {platform.release()}"
 
 
 if __name__ == "__main__":

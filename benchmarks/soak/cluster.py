@@ -10,10 +10,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.servers import Servers
 from benchmarks.soak import handlers
 from benchmarks.soak.jobs import APP
-from benchmarks.soak.proxy import Proxy
+from benchmarks.soak.services import Services, through
 from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.processes import Process
@@ -27,28 +26,24 @@ ROOT = Path(__file__).parents[2]
 class SoakCluster:
     """Two schedulers and three executors; `deployment` reads the database past the proxy."""
 
-    def __init__(self, servers: Servers, slots: int) -> None:
-        self.servers = servers
-        self.to_broker = Proxy(servers.rabbitmq.port)
-        self.to_database = Proxy(servers.mariadb.port)
-        url = servers.mariadb.create_database()
-        self.vhost = servers.rabbitmq.add_vhost()
-        broker_url = servers.rabbitmq.vhost_url(self.vhost)
-        folder = servers.folder / "warren"
+    def __init__(self, services: Services, slots: int) -> None:
+        self.services = services
+        mariadb = services.mariadb
+        url = mariadb.create_database()
+        self.vhost = services.broker.nodes[0].add_vhost()
+        broker_url = services.broker_url(self.vhost)
+        folder = services.folder / "warren"
         self.deployment = Deployment(folder, database_url=url, broker_url=broker_url)
         self.deployment.app = APP
         self.deployment.add_app(APP)
         self.deployment.handlers = shutil.copy(handlers.__file__, folder / "soak_handlers.py")
         self.book_path = folder / "book"
-        ports = (
-            (servers.mariadb.port, self.to_database.port),
-            (servers.rabbitmq.port, self.to_broker.port),
-        )
-        for name in ("WARREN_DATABASE_URL", "WARREN_BROKER_URL"):
-            for port, proxied in ports:
-                own = f":{port}/", f":{proxied}/"
-                self.deployment.env[name] = self.deployment.env[name].replace(*own)
-        self.deployment.env |= {"WARREN_SLOTS": str(slots), "PYTHONPATH": str(ROOT)}
+        self.deployment.env |= {
+            "WARREN_DATABASE_URL": through(url, mariadb.port, services.to_database.port),
+            "WARREN_SLOTS": str(slots),
+            "PYTHONPATH": str(ROOT),
+            **services.topology.settings,
+        }
         self._start: dict[str, Callable[[], Command]] = {
             f"scheduler-{number}": self.deployment.scheduler for number in range(SCHEDULERS)
         } | {
@@ -96,7 +91,7 @@ class SoakCluster:
 
     def close(self) -> None:
         """End all that was started here."""
-        for proxy in (self.to_broker, self.to_database):
+        for proxy in self.services.proxies:
             proxy.heal()
         for command in self.commands.values():
             command.send(signal.SIGCONT)
@@ -106,8 +101,6 @@ class SoakCluster:
             with suppress(ProcessLookupError):
                 os.kill(left.pid, signal.SIGKILL)
         self.deployment.database.close()
-        for proxy in (self.to_broker, self.to_database):
-            proxy.close()
 
     def _executor_maker(self, address: str) -> Callable[[], Command]:
         return lambda: self.deployment.executor(address, app=APP)

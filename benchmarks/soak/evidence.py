@@ -65,7 +65,7 @@ def gather(
 def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
     """Return every run; `flows` are the ids of the jobs that are flows."""
     columns = (Run.id, Run.job_id, Run.scheduled_at, Run.due_at, Run.shard_index, Run.attempt)
-    more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id, Run.finished_at)
+    more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id, Run.routed_at, Run.finished_at)
     found = database.read(lambda s: s.execute(select(*columns, *more)).all())
     return [
         Row(
@@ -80,6 +80,7 @@ def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
             is_flow=row.job_id in flows,
             node=row.origin_id if row.flow_run_id is not None else 0,
             status=RunStatus(row.status),
+            was_routed=row.routed_at is not None,
             finished=row.finished_at,
         )
         for row in found

@@ -2,7 +2,7 @@
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -11,9 +11,12 @@ import pymysql
 from sqlalchemy.exc import SQLAlchemyError
 
 from benchmarks.soak.cluster import SoakCluster
-from benchmarks.soak.plan import Fault, Kind
+from benchmarks.soak.plan import OF_NODES, Fault, Kind
+from benchmarks.soak.proxy import Proxy
 from tests.support.command import Command
-from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.processes import stop
+from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from warren.broker.topology import REPLY_EXCHANGE, TRIGGER_EXCHANGE
 
 #: By how much each piece of data is late on a slow network.
@@ -22,6 +25,7 @@ _LATEST_RUNS = "SELECT id FROM xxl_job_log ORDER BY id DESC LIMIT 500 FOR UPDATE
 _ALL_JOBS = "SELECT id FROM xxl_job_info FOR UPDATE"
 
 Undo = Callable[[], object]
+Node = PrivateRabbit | PrivateMariaDB
 
 
 def nothing() -> None:
@@ -33,7 +37,10 @@ class Faults:
 
     def __init__(self, cluster: SoakCluster) -> None:
         self._cluster = cluster
-        broker, database = cluster.to_broker, cluster.to_database
+        self._services = cluster.services
+        self._open: list[Fault] = []
+        brokers, nodes = self._services.to_brokers, self._services.broker.nodes
+        database = self._services.to_database
         self._makers: dict[Kind, Callable[[int], Undo]] = {
             Kind.KILL_SCHEDULER: lambda n: self._kill("scheduler", n),
             Kind.STOP_SCHEDULER: lambda n: self._stop("scheduler", n),
@@ -44,26 +51,43 @@ class Faults:
             Kind.KILL_ZYGOTE: self._kill_zygote,
             Kind.STOP_ZYGOTE: self._stop_zygote,
             Kind.KILL_BOTH: self._kill_both,
-            Kind.CUT_BROKER: lambda _: _hurt(broker.cut, broker.heal),
-            Kind.SLOW_BROKER: lambda _: _hurt(partial(broker.slow, SLOW_SECONDS), broker.heal),
-            Kind.RESET_BROKER: lambda _: _hurt(broker.reset, nothing),
+            Kind.CUT_BROKER: lambda _: _hurt(brokers, Proxy.cut),
+            Kind.SLOW_BROKER: lambda _: _hurt(brokers, partial(Proxy.slow, seconds=SLOW_SECONDS)),
+            Kind.RESET_BROKER: lambda _: _hurt(brokers, Proxy.reset),
             Kind.ALARM_BROKER: lambda _: self._alarm_broker(),
             Kind.KILL_BROKER: lambda _: self._kill_broker(),
             Kind.DELETE_EXCHANGE: self._delete_exchange,
-            Kind.CUT_DATABASE: lambda _: _hurt(database.cut, database.heal),
+            Kind.CUT_DATABASE: lambda _: _hurt([database], Proxy.cut),
             Kind.SLOW_DATABASE: lambda _: _hurt(
-                partial(database.slow, SLOW_SECONDS / 10), database.heal
+                [database], partial(Proxy.slow, seconds=SLOW_SECONDS / 10)
             ),
-            Kind.RESET_DATABASE: lambda _: _hurt(database.reset, nothing),
+            Kind.RESET_DATABASE: lambda _: _hurt([database], Proxy.reset),
             Kind.KILL_SESSIONS: lambda _: self._kill_sessions(),
             Kind.LOCK_RUNS: lambda _: self._lock(_LATEST_RUNS),
             Kind.LOCK_JOBS: lambda _: self._lock(_ALL_JOBS),
             Kind.KILL_DATABASE: lambda _: self._kill_database(),
+            Kind.KILL_BROKER_NODE: lambda n: self._kill_node(nodes, n),
+            Kind.STOP_BROKER_NODE: lambda n: self._stop_node(nodes, n),
+            Kind.PART_BROKER_NODE: self._part_node,
+            Kind.PART_TWO_BROKER_NODES: self._part_two_nodes,
         }
+
+    def may_begin(self, fault: Fault) -> bool:
+        """Whether a fault need not wait: set-ups of several nodes survive the loss of one."""
+        return fault.kind not in OF_NODES or (not self._open and self._services.are_whole())
 
     def begin(self, fault: Fault) -> Undo:
         """Begin a fault; return the function that ends it."""
-        return self._makers[fault.kind](fault.target)
+        undo = self._makers[fault.kind](fault.target)
+        if fault.kind not in OF_NODES:
+            return undo
+        self._open.append(fault)
+
+        def end() -> None:
+            undo()
+            self._open.remove(fault)
+
+        return end
 
     # -- processes ----------------------------------------------------------------------------
 
@@ -105,20 +129,45 @@ class Faults:
         _signal(zygote, signal.SIGKILL)
         return nothing
 
+    # -- nodes of several ---------------------------------------------------------------------
+
+    def _kill_node(self, nodes: Sequence[Node], number: int) -> Undo:
+        node = nodes[number % len(nodes)]
+        node.kill()
+        return lambda: self._services.start_again(node)
+
+    def _stop_node(self, nodes: Sequence[Node], number: int) -> Undo:
+        pid = nodes[number % len(nodes)].pid
+        stop(pid)
+        return lambda: _signal(pid, signal.SIGCONT)
+
+    def _part_node(self, number: int) -> Undo:
+        nodes = self._services.broker.nodes
+        node = nodes[number % len(nodes)]
+        others = [one for one in nodes if one is not node]
+        self._services.broker.part(node, others)
+        return lambda: self._services.broker.unite(node, others)
+
+    def _part_two_nodes(self, number: int) -> Undo:
+        nodes = self._services.broker.nodes
+        node, other = nodes[number % len(nodes)], nodes[(number + 1) % len(nodes)]
+        self._services.broker.part(node, [other])
+        return lambda: self._services.broker.unite(node, [other])
+
     # -- RabbitMQ -----------------------------------------------------------------------------
 
     def _alarm_broker(self) -> Undo:
-        broker = self._cluster.servers.rabbitmq
+        broker = self._services.broker.nodes[0]
         broker.set_memory_limit(NO_MEMORY)
         return lambda: broker.set_memory_limit(ENOUGH_MEMORY)
 
     def _kill_broker(self) -> Undo:
-        self._cluster.servers.rabbitmq.kill()
-        self._cluster.servers.rabbitmq.start()
+        self._services.broker.nodes[0].kill()
+        self._services.broker.nodes[0].start()
         return nothing
 
     def _delete_exchange(self, number: int) -> Undo:
-        url = self._cluster.servers.rabbitmq.vhost_url(self._cluster.vhost)
+        url = self._services.broker.nodes[0].vhost_url(self._cluster.vhost)
         connection = pika.BlockingConnection(pika.URLParameters(url))
         name = (TRIGGER_EXCHANGE, REPLY_EXCHANGE)[number % 2]
         connection.channel().exchange_delete(name)
@@ -128,12 +177,12 @@ class Faults:
     # -- the database ---------------------------------------------------------------------------
 
     def _kill_database(self) -> Undo:
-        self._cluster.servers.mariadb.kill()
-        self._cluster.servers.mariadb.start()
+        self._services.mariadb.kill()
+        self._services.mariadb.start()
         return nothing
 
     def _kill_sessions(self) -> Undo:
-        mariadb = self._cluster.servers.mariadb
+        mariadb = self._services.mariadb
         found = mariadb.execute(
             "SELECT id FROM information_schema.processlist WHERE db IS NOT NULL"
         )
@@ -157,9 +206,15 @@ class Faults:
         return release
 
 
-def _hurt(do: Callable[[], None], undo: Undo) -> Undo:
-    do()
-    return undo
+def _hurt(proxies: Sequence[Proxy], how: Callable[[Proxy], None]) -> Undo:
+    for proxy in proxies:
+        how(proxy)
+
+    def heal() -> None:
+        for proxy in proxies:
+            proxy.heal()
+
+    return heal
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

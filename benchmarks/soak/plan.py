@@ -1,6 +1,7 @@
 """Which faults happen when: a pure function of a seed."""
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -30,7 +31,19 @@ class Kind(StrEnum):
     LOCK_RUNS = "another program locks the latest runs"
     LOCK_JOBS = "another program locks every job"
     KILL_DATABASE = "the database is killed and started again"
+    KILL_BROKER_NODE = "a node of RabbitMQ is killed, and returns"
+    STOP_BROKER_NODE = "a node of RabbitMQ stands still"
+    PART_BROKER_NODE = "a node of RabbitMQ is cut off from all others"
+    PART_TWO_BROKER_NODES = "two nodes of RabbitMQ are cut off from each other"
 
+
+#: What happens to a node of several; the next such fault waits until all are back.
+OF_NODES = {
+    Kind.KILL_BROKER_NODE,
+    Kind.STOP_BROKER_NODE,
+    Kind.PART_BROKER_NODE,
+    Kind.PART_TWO_BROKER_NODES,
+}
 
 #: How long a fault lasts, in seconds: longer than an executor needs to be given up, at most.
 SECONDS = (0.5, 18.0)
@@ -49,8 +62,8 @@ class Fault:
         return f"{self.at_seconds:6.1f} s: {self.kind} ({self.target}, {self.seconds:.1f} s)"
 
 
-def plan(seed: int, seconds: float, every_seconds: float) -> list[Fault]:
-    """Return the faults of a soak; no kind repeats before all have occurred.
+def plan(seed: int, seconds: float, every_seconds: float, kinds: Sequence[Kind]) -> list[Fault]:
+    """Return the faults of a soak; none of `kinds` repeats before all have occurred.
 
     None begins in the first or the last `every_seconds`.
     """
@@ -59,7 +72,7 @@ def plan(seed: int, seconds: float, every_seconds: float) -> list[Fault]:
     left: list[Kind] = []
     while (at := (len(faults) + 1) * every_seconds) <= seconds - every_seconds:
         if not left:
-            left = dice.sample(list(Kind), len(Kind))
+            left = dice.sample(list(kinds), len(kinds))
         early = dice.uniform(0, every_seconds / 2)
         faults.append(Fault(at - early, left.pop(), dice.randrange(6), dice.uniform(*SECONDS)))
     return faults

@@ -1,4 +1,4 @@
-"""A TCP proxy on 127.0.0.1 whose network can be cut, slowed or reset."""
+"""A TCP proxy on 127.0.0.1 whose network can be cut, slowed, reset or turned to another server."""
 
 import asyncio
 import contextlib
@@ -45,6 +45,12 @@ class Proxy:
     def reset(self) -> None:
         """End every connection at once."""
         self._call(self._end_links)
+
+    def turn(self, target: int) -> None:
+        """Pass new connections to another port, and end the old ones."""
+        if target != self._target:
+            self._target = target
+            self.reset()
 
     def heal(self) -> None:
         """Pass everything on again, at once."""

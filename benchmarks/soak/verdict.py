@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.soak.book import Start
@@ -17,6 +17,7 @@ class Row:
     """One run, as its row says; `is_scheduled`: its tick is one of a schedule.
 
     `node`: the row of the flow's node that it belongs to. `is_flow`: it is the run of a flow.
+    `was_routed`: it was sent to an executor.
     """
 
     run: int
@@ -30,6 +31,7 @@ class Row:
     is_flow: bool = False
     node: int = 0
     status: RunStatus = RunStatus.SUCCEEDED
+    was_routed: bool = True
     finished: int | None = None
 
 
@@ -138,7 +140,7 @@ def judge(evidence: Evidence) -> Verdict:
 
 
 def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
-    """Yield due times without a row or a skip, and successes without a start."""
+    """Yield due times without a row or a skip, or that were never sent; and successes unstarted."""
     skips = defaultdict(list)
     for skip in evidence.skips:
         skips[skip.job].append((skip.first, skip.last))
@@ -148,10 +150,22 @@ def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
             is_skipped = any(first <= tick <= last for first, last in skips[calendar.job])
             if (calendar.job, tick) not in known and not is_skipped:
                 yield f"job {calendar.job} has neither run nor skip for {tick}"
+    for row in _last_attempts(rows.values()):
+        if row.status == RunStatus.UNDELIVERED and row.was_routed:
+            yield f"no attempt got to an executor: {row}"
     started = {start.run for start in evidence.starts}
     for row in rows.values():
         if row.status == RunStatus.SUCCEEDED and row.run not in started and not row.is_flow:
             yield f"no start of a run that succeeded: {row}"
+
+
+def _last_attempts(rows: Iterable[Row]) -> Iterable[Row]:
+    """Return the last row of each shard of the ticks of schedules."""
+    last: dict[tuple[int, int, int], Row] = {}
+    for row in sorted(rows, key=lambda one: one.attempt):
+        if row.is_scheduled:
+            last[row.job, row.tick, row.shard] = row
+    return last.values()
 
 
 def _unfilled(evidence: Evidence) -> Iterator[str]:

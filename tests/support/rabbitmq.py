@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -55,35 +56,53 @@ rabbit_auth_backend_internal:set_permissions(
 """
 
 
+@dataclass(frozen=True)
+class Membership:
+    """What the nodes of one cluster share; `settings` are lines of their configuration."""
+
+    epmd_port: int
+    cookie: str
+    settings: str = ""
+
+
 class PrivateRabbit:
     """One broker; after `stop` or `kill`, `start` finds the same data at the same port.
 
-    With `owner` it ends with that process. With the `facts` of a running one it is that one.
+    With `owner` it ends with that process. With the `facts` of a running one it is that one. With
+    a `membership` it is to join a cluster, whose epmd runs already.
     """
 
     def __init__(
-        self, folder: Path, *, owner: int | None = None, facts: dict[str, Any] | None = None
+        self,
+        folder: Path,
+        *,
+        owner: int | None = None,
+        facts: dict[str, Any] | None = None,
+        membership: Membership | None = None,
     ) -> None:
         self._folder = folder
         self._owner = owner
+        self._membership = membership
         self._data = folder / "data"
         self._service: Service | None = None
         self._is_stopped = False
         self._keeper: int = facts["keeper"] if facts else 0
         if facts is None:
             self.port, self._dist_port, self._epmd_port, self._control_port = free_ports(4)
-            self._node = f"warren{uuid.uuid4().hex[:12]}@127.0.0.1"
+            self.node = f"warren{uuid.uuid4().hex[:12]}@127.0.0.1"
             self._beam = 0
         else:
             self.port, self._dist_port, self._epmd_port, self._control_port = facts["ports"]
-            self._node, self._beam = facts["node"], facts["pid"]
+            self.node, self._beam = facts["node"], facts["pid"]
+        if membership:
+            self._epmd_port = membership.epmd_port
 
     def facts(self) -> dict[str, Any]:
         """Return what another process needs to use this running broker, but not to end it."""
         assert self._service is not None
         return {
             "ports": (self.port, self._dist_port, self._epmd_port, self._control_port),
-            "node": self._node,
+            "node": self.node,
             "pid": self._beam,
             "keeper": self._service.keeper,
         }
@@ -197,7 +216,7 @@ class PrivateRabbit:
     def ctl(self, *arguments: str) -> str:
         """Run rabbitmqctl and return its output; each call takes 1 s."""
         done = subprocess.run(
-            [str(_BIN / "rabbitmqctl"), "--quiet", "--node", self._node, *arguments],
+            [str(_BIN / "rabbitmqctl"), "--quiet", "--node", self.node, *arguments],
             env=basic_environment() | self._environment(),
             capture_output=True,
             text=True,
@@ -258,12 +277,13 @@ class PrivateRabbit:
 
     def _write_settings(self) -> None:
         self._data.mkdir(parents=True, exist_ok=True)
-        (self._folder / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port))
+        more = self._membership.settings if self._membership else ""
+        (self._folder / "rabbitmq.conf").write_text(_CONFIG.format(port=self.port) + more)
         (self._folder / "enabled_plugins").write_text("[].\n")
         (self._folder / "rabbitmq-env.conf").touch()
         cookie = self._folder / ".erlang.cookie"
         if not cookie.exists():
-            cookie.write_text(uuid.uuid4().hex)
+            cookie.write_text(self._membership.cookie if self._membership else uuid.uuid4().hex)
             cookie.chmod(0o400)
         control = self._folder / _CONTROL
         control.touch(mode=0o600)
@@ -279,7 +299,7 @@ class PrivateRabbit:
             "HOME": str(folder),
             # A long name may be an address, which needs no resolving.
             "RABBITMQ_USE_LONGNAME": "true",
-            "RABBITMQ_NODENAME": self._node,
+            "RABBITMQ_NODENAME": self.node,
             "RABBITMQ_MNESIA_BASE": str(self._data),
             "RABBITMQ_LOG_BASE": str(folder / "log"),
             "RABBITMQ_CONFIG_FILE": str(folder / "rabbitmq.conf"),

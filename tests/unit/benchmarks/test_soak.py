@@ -11,8 +11,9 @@ import pytest
 from benchmarks.soak import book, shares
 from benchmarks.soak.book import Start
 from benchmarks.soak.flows import FlowRun, Last, NodeRow, SoakFlow, mistakes
-from benchmarks.soak.plan import Kind, plan
+from benchmarks.soak.plan import OF_NODES, Kind, plan
 from benchmarks.soak.proxy import Proxy
+from benchmarks.soak.topology import TOPOLOGIES
 from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip, judge
 from tests.support import flow_judge
 from warren.sql.run_status import RunStatus
@@ -88,6 +89,16 @@ def test_start_of_a_run_that_is_said_to_have_never_started_is_found() -> None:
     }
 
 
+def test_due_time_whose_last_attempt_came_back_from_the_broker_is_lost() -> None:
+    returned = row(12, 3_000, status=RunStatus.UNDELIVERED)
+    again = row(11, 3_000, attempt=1)
+    first, starts = SOUND["rows"][0], [start(10, 1_000), start(11, 3_000, attempt=1)]
+
+    assert wrong(rows=[first, returned, again], starts=starts) == {}
+    assert wrong(rows=[first, replace(returned, was_routed=False)], starts=starts[:1]) == {}
+    assert wrong(rows=[first, returned], starts=starts[:1]) == {"lost": 1}
+
+
 def test_retries_and_runs_by_hand_are_no_doubled_ones() -> None:
     rows = [
         row(10, 1_000, status=RunStatus.FAILED),
@@ -101,13 +112,14 @@ def test_retries_and_runs_by_hand_are_no_doubled_ones() -> None:
 
 
 def test_the_same_seed_gives_the_same_faults_and_each_kind_comes_before_one_comes_again() -> None:
-    faults = plan(7, 600, 10)
+    kinds = TOPOLOGIES["single"].kinds
+    faults = plan(7, 600, 10, kinds)
 
-    assert faults == plan(7, 600, 10) != plan(8, 600, 10)
+    assert faults == plan(7, 600, 10, kinds) != plan(8, 600, 10, kinds)
     assert len(faults) == 59
-    assert {fault.kind for fault in faults[: len(Kind)]} == set(Kind)
+    assert {fault.kind for fault in faults[: len(kinds)]} == set(kinds) == set(Kind) - OF_NODES
     assert all(5 <= fault.at_seconds <= 590 for fault in faults)
-    assert plan(7, 15, 10) == []
+    assert plan(7, 15, 10, kinds) == []
 
 
 def test_handlers_and_scripts_write_the_same_book(tmp_path: Path) -> None:
