@@ -22,7 +22,7 @@ from warren.resources.accounts import User
 from warren.resources.instant import to_builtins
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.spec import FIELDS
-from warren.scheduler.schedules.calendar_rows import calendars_for
+from warren.scheduler.schedules.reading import calendars_for
 from warren.scheduler.views.account_view import user_view
 from warren.scheduler.views.job_view import job_overview
 from warren.sql.accounts import users

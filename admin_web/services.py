@@ -10,7 +10,7 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.job_files.job_file import FileParts
+from warren.scheduler.commands.job_files import FileParts
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.metrics.recorder import METRICS_JOBS

@@ -14,9 +14,9 @@ from datetime import UTC, date, datetime
 
 import holidays
 
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendar, CalendarVersion, day_of
 
 YEARS = range(2017, 2028)

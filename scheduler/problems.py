@@ -14,6 +14,9 @@ from warren.resources.spelling import nearest
 from warren.sql.errors import LookupFailed
 from warren.sql.explanation import Explanation
 
+#: The most characters of a user's text that an error message repeats.
+_ECHO_LIMIT = 60
+
 
 def explanation(words: Words) -> Explanation:
     """Return the stored form of a reason or text."""
@@ -545,6 +548,20 @@ def found(check: Callable[[], object], field: str = "") -> tuple[Problem, ...]:
     except Refused as error:
         return tuple(problem.at(field) for problem in error.problems) if field else error.problems
     return ()
+
+
+class _Cut(str):
+    """The beginning of a text, marked as cut."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()}..."
+
+
+def echo(text: str) -> str:
+    """Return the offending text, cut if it is long."""
+    return text if len(text) <= _ECHO_LIMIT else _Cut(text[:_ECHO_LIMIT])
 
 
 def unknown_word(

@@ -39,10 +39,10 @@ from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
 from warren.scheduler.dispatch.confirmations import Confirmations
+from warren.scheduler.dispatch.decisions import IN_FLIGHT_LIMIT, Workload
 from warren.scheduler.dispatch.dispatcher import Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
 from warren.scheduler.dispatch.planner import Planner
-from warren.scheduler.dispatch.workload import LIMIT, Workload
 from warren.scheduler.executor_commands import CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
@@ -269,7 +269,7 @@ class NodeOptions:
     quorum: bool = False
     timeouts: Timeouts = field(default_factory=Timeouts)
     limits: ClaimLimits = field(default_factory=ClaimLimits)
-    address_limit: int = LIMIT
+    address_limit: int = IN_FLIGHT_LIMIT
     added_routes: Mapping[str, Router] = field(default_factory=dict)
     alarms: AlarmPolicy | None = None
     run_retention_days: int = 0

@@ -17,7 +17,7 @@ from flask.sessions import SecureCookieSessionInterface
 from sqlalchemy.orm import Session
 
 from warren.admin_web.visitors import Visitor
-from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.scheduler.commands.command_context import Action, AuditLog
 from warren.scheduler.commands.passwords import dummy_hash, is_password
 from warren.sql.accounts import sessions, sign_in_attempts, users
 from warren.sql.engine import Database

@@ -18,8 +18,8 @@ from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.resources.operation import Endpoint, OpenAccess, Scope
 from warren.scheduler.actor import Actor
-from warren.scheduler.commands.tokens.scopes import RIGHTS, actor_of, scopes_of
-from warren.scheduler.commands.tokens.token_text import hash_of, is_token
+from warren.scheduler.commands.token_commands import RIGHTS, actor_of, scopes_of
+from warren.scheduler.commands.token_text import hash_of, is_token
 from warren.sql.accounts import sign_in_attempts, tokens
 from warren.sql.accounts.tokens import KnownToken, Owner
 from warren.sql.jobs import job_rows

@@ -36,7 +36,7 @@ from warren.scheduler.alarms.events import (
 )
 from warren.scheduler.alarms.targets import channels_of, job_targets, targets_of
 from warren.scheduler.commands.alarm_commands import AlarmCommands
-from warren.scheduler.expectations.expectations import Rule
+from warren.scheduler.expectations import Rule
 from warren.scheduler.problems import Problem, ProblemKind, Refused
 from warren.scheduler.views.alarm_view import alarm_view, shown_target
 from warren.sql.alarms import alarm_listing, alarms, incidents

@@ -21,9 +21,9 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import LARGEST, read_id, route
 from warren.admin_web.visitors import Visitor, has_rights_of, visitor
 from warren.scheduler.actor import Actor, Right
-from warren.scheduler.commands.bulk.bulk import JobPreview
-from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part
+from warren.scheduler.commands.bulk_commands import JobPreview
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.reruns import Counts, Outcome, Part
 from warren.scheduler.problems import Problem
 from warren.sql.accounts.idempotency import FormKey
 from warren.sql.errors import DatabaseUnavailable

@@ -24,9 +24,8 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.facts import ScheduleFacts, calendar_of
-from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.reading import calendars_for, read_schedule
+from warren.scheduler.schedules.schedule import ScheduleFacts, calendar_of
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
 from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS

@@ -23,7 +23,7 @@ from warren.admin_web.visitors import visitor
 from warren.broker.messages import ScriptLanguage
 from warren.scheduler.actor import Right
 from warren.scheduler.app_names import is_line
-from warren.scheduler.commands.bulk.triggers import Trigger
+from warren.scheduler.commands.triggers import Trigger
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source, language_of
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.process_view import ExecutorView, executor_views

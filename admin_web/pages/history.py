@@ -25,7 +25,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
+from warren.scheduler.commands.command_context import Action
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs import past_spec
 from warren.scheduler.jobs.audit_records import CHILDREN, DECLARED_IN, FIELD_OF, HIDDEN, record_of

@@ -28,8 +28,8 @@ from warren.admin_web.visitors import visitor
 from warren.broker.messages import Block
 from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.bulk.triggers import Trigger
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.triggers import Trigger
 from warren.scheduler.jobs.new_run import calendars_for_runs
 from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.param_templates import sample_param

@@ -34,11 +34,10 @@ from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, ProblemKind, Refused
-from warren.scheduler.schedules.calendar_rows import load_calendars
-from warren.scheduler.schedules.clock_changes import clock_notes
-from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import first_fires
+from warren.scheduler.schedules.explained import clock_notes
+from warren.scheduler.schedules.reading import first_fires, load_calendars
 from warren.scheduler.schedules.registry import has_schedule, hint
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.scheduler.views.job_warnings import HandlerCheck
 from warren.scheduler.views.process_view import executor_views, living_handlers, read_catalogues

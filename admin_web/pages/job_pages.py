@@ -36,11 +36,17 @@ from warren.scheduler.alarms.watches import STAGES
 from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
 from warren.scheduler.jobs.spec import AppSpec, Field, JobSpec
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import ScheduleOptions
-from warren.scheduler.schedules.reading import is_waiting, next_fire, next_fires, read_schedule
+from warren.scheduler.schedules.reading import (
+    calendars_for,
+    is_waiting,
+    load_calendars,
+    next_fire,
+    next_fires,
+    read_schedule,
+)
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import date_of
 from warren.scheduler.views import blockers
 from warren.sql.accounts import preferences

@@ -35,8 +35,8 @@ from warren.broker.messages import result_value
 from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import When
+from warren.scheduler.commands.reruns import RerunOptions
+from warren.scheduler.commands.triggers import When
 from warren.scheduler.flows.graph import NAME_LENGTH
 from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem

@@ -29,9 +29,8 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.reading import calendars_for, read_schedule
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.sql.instants import DAY_MS, HOUR_MS, moment
 from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS

@@ -27,10 +27,9 @@ from warren.admin_web.visitors import visitor
 from warren.resources.accounts import Token
 from warren.resources.operation import Scope
 from warren.scheduler.actor import Right
+from warren.scheduler.commands import token_commands
 from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password_problem
-from warren.scheduler.commands.tokens import token_commands
-from warren.scheduler.commands.tokens.scopes import RIGHTS
-from warren.scheduler.commands.tokens.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
+from warren.scheduler.commands.token_commands import DEFAULT_DAYS, MAX_DAYS, RIGHTS, TokenSpec
 from warren.scheduler.commands.user_commands import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.account_view import read_tokens, user_view

@@ -28,10 +28,8 @@ from warren.scheduler.audit.related_runs import (
     audit_waiting,
 )
 from warren.scheduler.audit.tally import JobTally, Tallies
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.reading import calendars_for, read_schedule
+from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database

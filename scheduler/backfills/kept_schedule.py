@@ -14,12 +14,10 @@ from typing import NamedTuple, Self, TypeAlias
 from sqlalchemy.orm import Session
 
 from warren.scheduler.jobs.new_run import calendars_for_runs
-from warren.scheduler.schedules.calendar_rows import calendars_for, load_calendars
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions
-from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.reading import calendars_for, load_calendars, read_schedule
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
-from warren.scheduler.schedules.schedule import Schedule, Ticks
+from warren.scheduler.schedules.schedule import Schedule, ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.backfill_status import Selection
 from warren.sql.jobs.due_jobs import JobToPlan

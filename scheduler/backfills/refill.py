@@ -30,9 +30,8 @@ from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import Problem, explanation, fault_of
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.reading import calendars_for, read_schedule
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.errors import DatabaseUnavailable

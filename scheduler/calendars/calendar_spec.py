@@ -12,8 +12,8 @@ from warren.resources.calendars import WEEKDAYS
 from warren.resources.spelling import nearest
 from warren.scheduler.calendars.feeds import DEFAULT_WEEKEND, NAME_LENGTH, YEARS_AHEAD, read_ical
 from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
-from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
+from warren.scheduler.schedules.reading import OFF, WORK, CalendarDays
 from warren.scheduler.schedules.working_days import day_of
 from warren.sql.jobs import calendars
 

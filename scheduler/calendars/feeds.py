@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.calendar_rows import OFF, WORK, CalendarDays, NotTaken
+from warren.scheduler.schedules.reading import OFF, WORK, CalendarDays, NotTaken
 
 #: Traditional characters of the words below, as simplified ones.
 _SIMPLIFIED = str.maketrans(

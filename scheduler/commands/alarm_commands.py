@@ -28,8 +28,7 @@ from warren.scheduler.alarms.targets import (
     webhook_problems,
 )
 from warren.scheduler.app_names import is_line
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.registration import stored_load
 from warren.scheduler.problems import Code, Problem, Refused

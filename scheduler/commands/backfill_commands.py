@@ -19,8 +19,7 @@ from warren.scheduler.backfills import refill
 from warren.scheduler.backfills.draft import BackfillRequest, Draft, draft
 from warren.scheduler.backfills.kept_schedule import SELECTED, Span
 from warren.scheduler.backfills.refill import end
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext, claimed_id
+from warren.scheduler.commands.command_context import Action, CommandContext, claimed_id
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled

@@ -15,17 +15,14 @@ from warren.scheduler.actor import Right
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.stop_reasons import ended_with_calendar
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Problem, explanation
-from warren.scheduler.schedules.calendar_rows import CalendarDays, NotTaken, load_calendars
-from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.reading import CalendarDays, NotTaken, load_calendars, read_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc
-from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendar
 from warren.sql.instants import moment
 from warren.sql.jobs import calendars, due_jobs, history, job_rows

@@ -3,18 +3,21 @@
 from functools import cached_property
 
 from warren.scheduler.commands.alarm_commands import AlarmCommands, IncidentCommands
-from warren.scheduler.commands.app_commands import AppCommands
 from warren.scheduler.commands.backfill_commands import BackfillCommands
-from warren.scheduler.commands.bulk.bulk import BulkJobCommands, BulkRunCommands, ClearingCommands
+from warren.scheduler.commands.bulk_commands import (
+    BulkJobCommands,
+    BulkRunCommands,
+    ClearingCommands,
+)
 from warren.scheduler.commands.calendar_commands import CalendarCommands
-from warren.scheduler.commands.cluster_commands import ClusterCommands
+from warren.scheduler.commands.cluster_commands import AppCommands, ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_commands import JobCommands
-from warren.scheduler.commands.job_files.job_file import JobFileCommands
+from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.commands.limit_commands import LimitCommands
 from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.commands.script_commands import ScriptCommands
-from warren.scheduler.commands.tokens.token_commands import TokenCommands
+from warren.scheduler.commands.token_commands import TokenCommands
 from warren.scheduler.commands.user_commands import UserCommands
 
 

@@ -8,11 +8,9 @@ from typing import TypeVar
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
+from warren.scheduler.commands.command_context import Action, CommandContext
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges, NewJobs
 from warren.scheduler.commands.job_edits import Applied, ChangeAction
-from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges, Stopped
 from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
@@ -22,11 +20,11 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits.specs import KnownLimits
 from warren.scheduler.problems import Code, Problem, Refused, found
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.clock_changes import ChangedTimes, changed_by_rule
-from warren.scheduler.schedules.facts import ScheduleFacts
+from warren.scheduler.schedules.explained import ChangedTimes, changed_by_rule
 from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.reading import calendars_for
 from warren.scheduler.schedules.registry import RULED_FROM_KINDS, RULED_KINDS, written
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.sql.batch import chunks
 from warren.sql.jobs import child_links, history, job_names, job_rows
 from warren.sql.models import App, Job

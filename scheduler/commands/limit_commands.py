@@ -5,11 +5,10 @@ from collections.abc import Collection, Mapping, Sequence
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.limits import specs as limit_specs
-from warren.scheduler.limits.locks import count_going
+from warren.scheduler.limits.room import count_going
 from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.jobs import job_rows

@@ -16,11 +16,10 @@ from warren.broker import trace_context
 from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.bulk import reruns, triggers
-from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import AS_IT_IS, NOW, Trigger, Triggered, When
-from warren.scheduler.commands.command_context import CommandContext, claimed_id
+from warren.scheduler.commands import reruns, triggers
+from warren.scheduler.commands.command_context import Action, CommandContext, claimed_id
+from warren.scheduler.commands.reruns import RerunOptions
+from warren.scheduler.commands.triggers import AS_IT_IS, NOW, Trigger, Triggered, When
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, date_of

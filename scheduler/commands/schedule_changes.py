@@ -19,11 +19,10 @@ from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.jobs.stop_reasons import has_ended, is_by_person
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, explanation, found
-from warren.scheduler.schedules.facts import ScheduleFacts, calendar_of
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import FixedDelay, FixedRate, NoSchedule
-from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks, calendar_of
 from warren.sql.alarms import watches
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import calendars, history

@@ -4,8 +4,7 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
 from warren.scheduler.app_names import is_line
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.jobs.script_cache import (
     REMARK_LENGTH,
     check_source,

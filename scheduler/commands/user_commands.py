@@ -7,8 +7,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.passwords import check_password, hash_password, no_password
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import preferences, tokens, users

@@ -7,16 +7,17 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons import Why, Words
-from warren.scheduler.completion.end import TickEnd, tick_end
-from warren.scheduler.completion.transition import Won
-from warren.scheduler.expressions.functions import Fault
+from warren.scheduler.completion.end import TickEnd, Won, tick_end
+from warren.scheduler.expressions import Fault
 from warren.scheduler.flows.graph import Graph, Node
-from warren.scheduler.flows.judge import FalseEdge, Outcome, judge
-from warren.scheduler.flows.values import (
+from warren.scheduler.flows.judge import (
     RESULT_BYTES,
+    FalseEdge,
     NodeValue,
-    is_true,
+    Outcome,
+    condition_holds,
     joined_results,
+    judge,
     kept_result,
     params,
     parsed,
@@ -26,7 +27,7 @@ from warren.scheduler.jobs.new_run import app_names_for, run_of
 from warren.scheduler.jobs.param_templates import Occasion, calendar_names, template_calendar
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import explanation
-from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.reading import load_calendars
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of
 from warren.scheduler.schedules.working_days import Calendar, Calendars
 from warren.sql.explanation import Explanation
@@ -214,7 +215,7 @@ class JudgedFlow:
         try:
             # Read only for nodes that name something.
             names = self._names(job) if _has_expressions(node) else {}
-            if not is_true(node, names):
+            if not condition_holds(node, names):
                 why = Why.NODE_CONDITION_FALSE()
                 return self._note(node.name, NodeEnd(Outcome.BYPASSED, explanation(why)))
             runs = self._runs(node, job, names)

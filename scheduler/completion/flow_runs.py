@@ -23,9 +23,8 @@ from warren.broker.reasons import (
 )
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, NO_TARGETS, AlarmTargets, Failure
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.completion.end import End
+from warren.scheduler.completion.end import End, Won
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodeEnd, NodePlanner, node_ends
-from warren.scheduler.completion.transition import Won
 from warren.scheduler.flows.graph import Graph, NodeRetry, stored_graph
 from warren.scheduler.flows.judge import FlowPart, Outcome, repeated
 from warren.scheduler.problems import Refused, explanation, fault_of

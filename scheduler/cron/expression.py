@@ -1,15 +1,27 @@
-"""Cron expressions with Quartz's syntax and semantics, in any time zone.
+"""Cron expressions with Quartz's syntax and semantics, or with cron's, in any time zone.
 
 Six or seven fields: second minute hour day-of-month month day-of-week [year]. croniter expands
 the plain fields, handed to it in the spellings on which it agrees with Quartz; L, W, #, weekday
-numbers, years and daylight saving are ours (`cron_fields`, `wall_clock`).
+numbers, years and daylight saving are ours (here and in `wall_clock`).
+
+Quartz has three rules of its own for fields: a range may wrap around (`22-2`), `7/6` means from 7
+to the field's end, and a step above its size is an error. What Quartz accepts and then ignores
+(`MON-FRI/2`, `1-15W`, a step of 0) is refused, because it never does what it says.
+
+A rule sees a month only as its length and the weekday of its first day, so each rule has at most
+28 answers. Weekdays are Quartz's: 1 is Sunday, 7 is Saturday.
 
 An expression matches *wall seconds*: seconds since 1970-01-01 00:00 on the wall clock of a place,
 where every day has 86,400, so a `Pattern` knows nothing of time zones. The seconds of a day are the
 product of hours, minutes and seconds, so they can be counted and picked without a loop; days are
 looked through month by month.
+
+Five fields are read as cron reads them: minute hour day-of-month month day-of-week. Weekdays are
+0-7, both ends Sunday. A day fires if either day field matches; if one of them begins with `*`, both
+must.
 """
 
+import re
 from bisect import bisect_left
 from calendar import isleap
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,25 +32,247 @@ from typing import Protocol
 
 from croniter import croniter
 
-from warren.scheduler.cron.cron_fields import (
-    DAY_OF_MONTH,
-    DAY_OF_WEEK,
-    HOUR,
-    MINUTE,
-    MONTH,
-    SECOND,
-    YEAR,
-    DayRule,
-    Field,
-    MonthDays,
-    Span,
-    echo,
-    month_rule,
-    spans,
-    week_rule,
-)
 from warren.scheduler.cron.wall_clock import ClockChange, WallClock, load_zone
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, Word, echo
+
+_PLAIN = re.compile(
+    r"(?:(?P<all>\*)|(?P<first>[A-Z]{3}|[0-9]{1,4})(?:-(?P<last>[A-Z]{3}|[0-9]{1,4}))?)?"
+    r"(?:/(?P<step>[0-9]{1,4}))?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One of the seven fields: what it is called and which numbers it takes."""
+
+    name: Word
+    low: int
+    high: int
+    names: tuple[str, ...] = ()
+    wraps: bool = True
+
+    @property
+    def size(self) -> int:
+        """How many numbers there are."""
+        return self.high - self.low + 1
+
+    @property
+    def max_step(self) -> int:
+        """The longest step: 59 seconds, 23 hours, 31 days, 12 months, 7 weekdays."""
+        return self.high
+
+    def refusal(self, text: str) -> Problem:
+        """Return the error for a text that is not a number of this field."""
+        numbers = {"what": self.name, "least": self.low, "most": self.high, "got": echo(text)}
+        if not self.names:
+            return Problem(Code.CRON_NUMBER, **numbers)
+        return Problem(
+            Code.CRON_NUMBER_OR_NAME, first=self.names[0], last=self.names[-1], **numbers
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """From `first` to `last` in steps; wraps around the field's end if `last` is smaller."""
+
+    first: int
+    last: int
+    step: int
+
+    def numbers(self, field: Field) -> Iterator[int]:
+        """Yield the numbers, beginning with `first`."""
+        last = self.last if self.last >= self.first else self.last + field.size
+        for number in range(self.first, last + 1, self.step):
+            yield (number - field.low) % field.size + field.low
+
+
+SECOND = Field(Word.SECOND, 0, 59)
+MINUTE = Field(Word.MINUTE, 0, 59)
+HOUR = Field(Word.HOUR, 0, 23)
+DAY_OF_MONTH = Field(Word.DAY_OF_MONTH, 1, 31)
+MONTH = Field(
+    Word.MONTH,
+    1,
+    12,
+    ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"),
+)
+DAY_OF_WEEK = Field(Word.DAY_OF_WEEK, 1, 7, ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT"))
+#: Quartz gives up searching after 2999.
+YEAR = Field(Word.YEAR, 1970, 2999, wraps=False)
+
+
+def spans(field: Field, text: str) -> tuple[Span, ...]:
+    """Read a whole field of plain items: numbers, names, ranges, steps, `*`, joined by commas.
+
+    Raises `Problem` naming the field for anything else. An empty text has no spans.
+    """
+    if not text:
+        return ()
+    return tuple(dict.fromkeys(span(field, item) for item in text.split(",")))
+
+
+def span(field: Field, item: str) -> Span:
+    """Read one plain item of a field."""
+    match = _PLAIN.fullmatch(item)
+    if match is None or not item:
+        raise field.refusal(item)
+    start, step = match["first"], _step(field, item, match["step"])
+    if start is None:
+        return Span(field.low, field.high, step)
+    if start.isalpha() and match["step"]:
+        raise Problem(Code.CRON_STEP_OF_NAME, what=field.name, got=echo(item))
+    first = number(field, start)
+    if match["last"] is None:
+        return Span(first, field.high if match["step"] else first, step)
+    last = number(field, match["last"])
+    if start.isalpha() != match["last"].isalpha() or (last < first and not field.wraps):
+        raise field.refusal(item)
+    return Span(first, last, step)
+
+
+def number(field: Field, text: str) -> int:
+    """Read one number or name of a field."""
+    if text in field.names:
+        return field.names.index(text) + field.low
+    if not text.isdecimal() or not field.low <= int(text) <= field.high:
+        raise field.refusal(text)
+    return int(text)
+
+
+def _step(field: Field, item: str, text: str | None) -> int:
+    step = 1 if text is None else int(text)
+    if not 1 <= step <= field.max_step:
+        raise Problem(Code.CRON_STEP, what=field.name, most=field.max_step, got=echo(item))
+    return step
+
+
+_SUNDAY, _SATURDAY, _WEEK = 1, 7, 7
+#: `L-30` is the first of a month of 31 days.
+_MAX_BEFORE_LAST = 30
+
+_FROM_END = re.compile(r"L(?:-(?P<before>[0-9]{1,2}))?(?P<near>W)?")
+_NEAR = re.compile(r"(?P<day>[0-9]{1,2})W")
+_LAST_WEEKDAY = re.compile(r"(?P<day>[0-9]|[A-Z]{3})L")
+_NTH_WEEKDAY = re.compile(r"(?P<day>[0-9]|[A-Z]{3})#(?P<nth>[0-9]{1,4})")
+
+
+class DayRule(Protocol):
+    """Says which days of a month are meant."""
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Return the days of a month that starts on this weekday and has this many days."""
+
+
+@dataclass(frozen=True, slots=True)
+class MonthDays:
+    """Days by number, those counted from the month's end, and the weekdays nearest to either."""
+
+    numbers: frozenset[int] = frozenset()
+    before_last: frozenset[int] = frozenset()
+    near: frozenset[int] = frozenset()
+    near_before_last: frozenset[int] = frozenset()
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Return the days; a day that a short month lacks is left out, not moved."""
+        exact = {*self.numbers, *(length - before for before in self.before_last)}
+        moved = {*self.near, *(length - before for before in self.near_before_last)}
+        near = {_nearest_weekday(day, first_weekday, length) for day in moved if 1 <= day <= length}
+        return {day for day in exact if 1 <= day <= length} | near
+
+
+@dataclass(frozen=True, slots=True)
+class Weekdays:
+    """Every day that is one of these weekdays."""
+
+    weekdays: frozenset[int]
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Return the days of a month that starts on this weekday and has this many days."""
+        return (d for d in range(1, length + 1) if _weekday(d, first_weekday) in self.weekdays)
+
+
+@dataclass(frozen=True, slots=True)
+class NthWeekday:
+    """The nth occurrence of a weekday (`6#3`); none in a month that has fewer."""
+
+    weekday: int
+    nth: int
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        day = (self.weekday - first_weekday) % _WEEK + 1 + (self.nth - 1) * _WEEK
+        return [day] if day <= length else []
+
+
+@dataclass(frozen=True, slots=True)
+class LastWeekday:
+    """The last occurrence of a weekday (`6L`)."""
+
+    weekday: int
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Return the day, which every month has."""
+        return [length - (_weekday(length, first_weekday) - self.weekday) % _WEEK]
+
+
+def month_rule(text: str) -> tuple[MonthDays, str]:
+    """Read day of month; return the rule of its L and W items, and the plain items left over.
+
+    Raises `Problem` naming the field. The plain items are not checked.
+    """
+    sets: dict[str, set[int]] = {"before_last": set(), "near": set(), "near_before_last": set()}
+    plain = []
+    for item in text.split(","):
+        if match := _FROM_END.fullmatch(item):
+            kind = "near_before_last" if match["near"] else "before_last"
+            sets[kind].add(_before_last(item, match["before"]))
+        elif match := _NEAR.fullmatch(item):
+            sets["near"].add(number(DAY_OF_MONTH, match["day"]))
+        else:
+            plain.append(item)
+    return MonthDays(**{kind: frozenset(days) for kind, days in sets.items()}), ",".join(plain)
+
+
+def week_rule(text: str) -> DayRule:
+    """Read day of week. Raises `Problem` naming the field."""
+    if text == "L":
+        return Weekdays(frozenset({_SATURDAY}))
+    if match := _LAST_WEEKDAY.fullmatch(text):
+        return LastWeekday(number(DAY_OF_WEEK, match["day"]))
+    if match := _NTH_WEEKDAY.fullmatch(text):
+        nth = int(match["nth"])
+        if not 1 <= nth <= 5:  # noqa: PLR2004 - no weekday comes six times a month
+            raise Problem(Code.CRON_NTH_WEEKDAY, got=echo(text))
+        return NthWeekday(number(DAY_OF_WEEK, match["day"]), nth)
+    if "," in text and any(_is_special(item) for item in text.split(",")):
+        raise Problem(Code.CRON_NOT_ALONE, got=echo(text))
+    days = (day for span in spans(DAY_OF_WEEK, text) for day in span.numbers(DAY_OF_WEEK))
+    return Weekdays(frozenset(days))
+
+
+def _is_special(item: str) -> bool:
+    return item == "L" or bool(_LAST_WEEKDAY.fullmatch(item) or _NTH_WEEKDAY.fullmatch(item))
+
+
+def _before_last(item: str, text: str | None) -> int:
+    before = int(text or 0)
+    if before > _MAX_BEFORE_LAST:
+        raise Problem(Code.CRON_BEFORE_LAST, got=echo(item))
+    return before
+
+
+def _weekday(day: int, first_weekday: int) -> int:
+    return (first_weekday + day - 2) % _WEEK + 1
+
+
+def _nearest_weekday(day: int, first_weekday: int, length: int) -> int:
+    """Return the nearest day from Monday to Friday in the same month."""
+    weekday = _weekday(day, first_weekday)
+    if weekday == _SATURDAY:
+        return day - 1 if day > 1 else day + 2
+    if weekday == _SUNDAY:
+        return day + 1 if day < length else day - 2
+    return day
+
 
 DAY_SECONDS = 86_400
 #: The ordinal (`date.toordinal`) of 1970-01-01.
@@ -393,3 +627,79 @@ def _spell(field: Field, field_spans: Iterable[Span]) -> str:
         for span in field_spans
     )
     return ",".join(items) or "*"
+
+
+_FIELDS = (
+    replace(MINUTE, wraps=False),
+    replace(HOUR, wraps=False),
+    replace(DAY_OF_MONTH, wraps=False),
+    replace(MONTH, wraps=False),
+    replace(DAY_OF_WEEK, low=0, high=7, wraps=False),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class EitherOrBoth:
+    """The days that either of two rules means; with `both`, those that both mean."""
+
+    first: DayRule
+    second: DayRule
+    both: bool
+
+    def days(self, first_weekday: int, length: int) -> Iterable[int]:
+        """Return the days of a month that starts on this weekday and has this many days."""
+        first = set(self.first.days(first_weekday, length))
+        second = set(self.second.days(first_weekday, length))
+        return first & second if self.both else first | second
+
+
+def as_the_daemon(expression: str, cron: Cron) -> Cron:
+    """Return the compiled fields with the cron daemon's rule at clock changes.
+
+    If minute or hour begin with `*`, they go by what the clock shows: on through an hour that comes
+    twice, and nothing is made good of one that is left out. Fixed times run once: the first time of
+    two, and right after a gap.
+    """
+    goes_on = any(field.startswith("*") for field in expression.split()[:2])
+    return replace(
+        cron,
+        clock=WallClock(cron.clock.zone, is_first=True),
+        runs_after_gap=not goes_on,
+        again=cron.clock if goes_on else None,
+    )
+
+
+@lru_cache(maxsize=4_096)
+def unix_cron(expression: str, timezone: str) -> Cron:
+    """Compile five fields; times that a clock change leaves out run right after it.
+
+    Of times that come twice, the second ones run; `as_the_daemon` has another rule.
+
+    Raises `Problem` naming the field at fault, or the unknown time zone.
+    """
+    clock = WallClock(load_zone(timezone))
+    if len(expression) > MAX_LENGTH:
+        raise Problem(Code.CRON_TOO_LONG, most=MAX_LENGTH, got=len(expression))
+    texts = expression.upper().split()
+    if len(texts) != len(_FIELDS):
+        raise Problem(Code.UNIX_CRON_FIELD_COUNT, count=len(texts), got=echo(expression))
+    minutes, hours, days, months, weekdays = map(_numbers, _FIELDS, texts)
+    rule = EitherOrBoth(
+        MonthDays(frozenset(days)),
+        Weekdays(frozenset(number % 7 + 1 for number in weekdays)),
+        both=texts[2].startswith("*") or texts[4].startswith("*"),
+    )
+    years = range(YEAR.low, YEAR.high + 1)
+    pattern = Pattern(Days(years, months, rule), DayTimes(hours, minutes, (0,)))
+    return Cron(pattern, clock, runs_after_gap=True)
+
+
+def _numbers(field: Field, text: str) -> tuple[int, ...]:
+    numbers: set[int] = set()
+    for item, walk in zip(
+        text.split(","), (spans(field, item) for item in text.split(",")), strict=True
+    ):
+        if not item or not walk:
+            raise field.refusal(item)
+        numbers.update(number for each in walk for number in each.numbers(field))
+    return tuple(sorted(numbers))

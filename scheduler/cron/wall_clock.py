@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from warren.scheduler.cron.cron_fields import echo
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, echo
 
 #: No zone has changed its offset twice within a day.
 _SAMPLE_SECONDS = 86_400

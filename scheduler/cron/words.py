@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from warren.scheduler.cron.cron_fields import (
+from warren.scheduler.cron.expression import (
     DAY_OF_MONTH,
     DAY_OF_WEEK,
     HOUR,
@@ -13,11 +13,11 @@ from warren.scheduler.cron.cron_fields import (
     MONTH,
     SECOND,
     YEAR,
+    Cron,
     Field,
     Span,
     spans,
 )
-from warren.scheduler.cron.expression import Cron
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

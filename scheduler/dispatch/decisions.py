@@ -15,10 +15,14 @@ The claimed run of a broadcast becomes one shard for each executor:
     0/0 PLANNED ──> 0/n ROUTED, and 1..n-1 inserted as ROUTED
 
 The number of shards never changes afterwards: a retry of shard i stays i/n.
+
+How many runs each address has in flight is the last count of the database, plus what was routed
+since.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -27,9 +31,7 @@ import msgspec
 
 from warren.broker.messages import Block, HealthIssue
 from warren.broker.reasons import Why, Words
-from warren.scheduler.completion import retry_policy
-from warren.scheduler.completion.end import End, cancelled, refused
-from warren.scheduler.dispatch.workload import Place, Workload
+from warren.scheduler.completion.end import End, cancelled, refused, was_stopped
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.limits.room import (
     Age,
@@ -46,8 +48,7 @@ from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
 from warren.scheduler.routing import routes
-from warren.scheduler.routing.probe_answers import ANSWER_SECONDS, Candidates
-from warren.scheduler.routing.probes import Probes, Undecided
+from warren.scheduler.routing.probes import ANSWER_SECONDS, Candidates, Probes, Undecided
 from warren.scheduler.routing.routes import (
     Asked,
     Choice,
@@ -58,13 +59,84 @@ from warren.scheduler.routing.routes import (
     RouteRequest,
 )
 from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
+from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import DEFAULT_ROUTE, FLOW_TYPE
 from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
-from warren.sql.runs import transitions
+from warren.sql.runs import queries, transitions
 from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.ticks import Shard
+
+#: An address of an app.
+Place = tuple[int, str]
+
+
+#: The most runs that an address may have in flight; the others stay PLANNED.
+IN_FLIGHT_LIMIT = 2_000
+#: How long a count is trusted, and how long one that says "full": other schedulers see some of the
+#: ends.
+COUNT_SECONDS = 1.0
+FULL_SECONDS = 0.25
+
+
+class Workload:
+    """Counts of runs in flight; `limit` is for one address of one app.
+
+    Used by one thread, except `free`. The count misses runs that end while it is taken, until it is
+    taken again. `clock` is monotonic seconds.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        limit: int = IN_FLIGHT_LIMIT,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._limit = limit
+        self._clock = clock
+        self._counts: Counter[tuple[int, str]] = Counter()
+        self._counted_at = float("-inf")
+        # Bounded, because nothing reads it while no run is due.
+        self._freed: deque[Mapping[tuple[int, str], int]] = deque(maxlen=1_000)
+
+    def room(self, app_id: int, addresses: Iterable[str]) -> int:
+        """Return how many more runs these addresses take in total."""
+        addresses = list(addresses)
+        self._count(older_than=COUNT_SECONDS)
+        if any(not self.has_room(app_id, address) for address in addresses):
+            # An executor finishes thousands a second: a full one soon has room again.
+            self._count(older_than=FULL_SECONDS)
+        return sum(max(0, self._limit - self._counts[app_id, address]) for address in addresses)
+
+    def in_flight(self, app_id: int, addresses: Iterable[str]) -> dict[str, int]:
+        """Return how many runs each of these addresses has, by the last count."""
+        return {address: self._counts[app_id, address] for address in addresses}
+
+    def has_room(self, app_id: int, address: str, *, also: int = 0) -> bool:
+        """Whether the address takes one more run, besides `also` runs that are not added yet."""
+        return self._counts[app_id, address] + also < self._limit
+
+    def add(self, app_id: int, address: str) -> None:
+        """Record that a run was routed to an address."""
+        self._counts[app_id, address] += 1
+
+    def free(self, ended: Mapping[tuple[int, str], int]) -> None:
+        """Record how many runs ended at each address of each app; may be called from any thread."""
+        self._freed.append(ended)
+
+    def _count(self, *, older_than: float) -> None:
+        if self._clock() - self._counted_at < older_than:
+            while self._freed:
+                self._counts.subtract(self._freed.popleft())
+            return
+        self._freed.clear()
+        self._counts = Counter()
+        for boot, runs in self._database.read(queries.in_flight).items():
+            self._counts[boot.app_id, boot.address] += runs
+        self._counted_at = self._clock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,7 +352,7 @@ class RunDecisions:
 
     def decide(self, row: PlannedRun, job: JobToRun | None) -> Decision | None:
         """Decide about a run; `job` is None if it was deleted. None = the next claim decides."""
-        if job is None or retry_policy.was_stopped(row, job):
+        if job is None or was_stopped(row, job):
             why = Why.JOB_DELETED() if job is None else Why.JOB_STOPPED()
             return Ends(row, cancelled(row.id, why, self._facts.now_ms))
         held = (
@@ -577,7 +649,7 @@ def _as_kept(choice: Choice, route: str) -> Choice:
 
 def is_flow(row: PlannedRun, job: JobToRun | None, scripts: Mapping[int, Script | None]) -> bool:
     """Whether a run is that of a flow, and its job was not stopped."""
-    if row.script_version is None or job is None or retry_policy.was_stopped(row, job):
+    if row.script_version is None or job is None or was_stopped(row, job):
         return False
     script = scripts.get(row.script_version)
     return script is not None and script.language == FLOW_TYPE.lower()

@@ -40,6 +40,7 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.decisions import (
+    FULL_SECONDS,
     ClaimFacts,
     Decision,
     Ends,
@@ -47,17 +48,22 @@ from warren.scheduler.dispatch.decisions import (
     Opens,
     RunDecisions,
     Waits,
+    Workload,
     decide_flow,
     is_flow,
     shard_trigger,
     undelivered,
 )
-from warren.scheduler.dispatch.left_out import JobsLeftOut
-from warren.scheduler.dispatch.peeks import Peeked, Peeks
-from warren.scheduler.dispatch.workload import FULL_SECONDS, Workload
+from warren.scheduler.dispatch.peeks import JobsLeftOut, Peeked, Peeks
 from warren.scheduler.jobs.script_cache import Scripts
-from warren.scheduler.limits.locks import LimitLocks, count_going, is_limited
-from warren.scheduler.limits.room import Age, FullLimit, LimitRoom
+from warren.scheduler.limits.room import (
+    Age,
+    FullLimit,
+    LimitLocks,
+    LimitRoom,
+    count_going,
+    is_limited,
+)
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.uptime import SendingUptime, due_times
@@ -65,8 +71,7 @@ from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
 from warren.scheduler.routing import routes
-from warren.scheduler.routing.probe_answers import UNDERWAY_SECONDS
-from warren.scheduler.routing.probes import Probes, Undecided
+from warren.scheduler.routing.probes import UNDERWAY_SECONDS, Probes, Undecided
 from warren.scheduler.routing.routes import Asked, Memory, Router
 from warren.scheduler.triggers.messages import RoutedTrigger, rank_of
 from warren.scheduler.triggers.publisher import TriggerPublisher

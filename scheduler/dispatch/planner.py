@@ -30,8 +30,6 @@ from warren.scheduler.metrics.run_counts import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
 from warren.scheduler.rounds.loop import OLD_RUNS
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import (
     OVERDUE_LIMIT,
     WINDOW_MS,
@@ -40,9 +38,9 @@ from warren.scheduler.schedules.misfire import (
     Plan,
     decide,
 )
-from warren.scheduler.schedules.reading import read_schedule
+from warren.scheduler.schedules.reading import calendars_for, read_schedule
 from warren.scheduler.schedules.registry import ZONED_KINDS
-from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.batch import chunks
 from warren.sql.engine import Database

@@ -18,8 +18,7 @@ from typing import Any
 from warren.broker.durations import whole_seconds
 from warren.broker.messages import cut_message
 from warren.resources.runs import Condition, Join
-from warren.scheduler.expressions.functions import FUNCTIONS, Fault
-from warren.scheduler.expressions.language import read_expression, read_template
+from warren.scheduler.expressions import FUNCTIONS, Fault, read_expression, read_template
 from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word, unknown_word
 from warren.sql.models.job_tables import Backoff
 

@@ -19,13 +19,12 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.passwords import hash_password
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.commands.user_commands import rights_record
-from warren.scheduler.imports.decisions import Decider, decide_change
 from warren.scheduler.imports.items import (
+    Decider,
     ImportAction,
     ImportedDay,
     ImportedJob,
@@ -33,6 +32,7 @@ from warren.scheduler.imports.items import (
     ImportedUser,
     ImportItems,
     Outcome,
+    decide_change,
     digest,
 )
 from warren.scheduler.imports.job_import import JobImport

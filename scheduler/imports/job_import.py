@@ -13,32 +13,27 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons import Why, to_json
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.app_commands import app_record
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
-from warren.scheduler.commands.new_jobs import new_job
+from warren.scheduler.commands.cluster_commands import app_record
+from warren.scheduler.commands.command_context import Action, CommandContext
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges, new_job
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.commands.script_commands import apply_script
-from warren.scheduler.flows.circles import find_circle
-from warren.scheduler.imports.decisions import (
+from warren.scheduler.imports.items import (
     AppStep,
     Decider,
+    ImportAction,
+    ImportedApp,
+    ImportedJob,
+    ImportItems,
     JobStep,
+    Outcome,
     app_fingerprint,
     incomplete,
     job_fingerprint,
     joined,
 )
-from warren.scheduler.imports.items import (
-    ImportAction,
-    ImportedApp,
-    ImportedJob,
-    ImportItems,
-    Outcome,
-)
 from warren.scheduler.jobs.audit_records import CHILDREN, record_of
-from warren.scheduler.jobs.dependencies import Link
+from warren.scheduler.jobs.dependencies import Link, find_circle
 from warren.scheduler.jobs.script_cache import script_type
 from warren.sql.accounts import audit_log
 from warren.sql.imports import origins

@@ -5,7 +5,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from warren.scheduler.alarms.channels.webhook_url import without_secret
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.flows.graph import Graph, stored_graph
 from warren.scheduler.problems import Refused, counted
 from warren.scheduler.schedules.options import ScheduleOptions

@@ -7,7 +7,7 @@ from typing import TypeAlias
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons import Why
-from warren.scheduler.expressions.functions import Fault
+from warren.scheduler.expressions import Fault
 from warren.scheduler.jobs.param_templates import (
     Occasion,
     calendar_names,
@@ -17,7 +17,7 @@ from warren.scheduler.jobs.param_templates import (
 )
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.routing.routes import planned_shards
-from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.reading import load_calendars
 from warren.scheduler.schedules.run_date import run_date_of
 from warren.scheduler.schedules.working_days import Calendars, UnknownDay
 from warren.sql.jobs.due_jobs import JobToPlan

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, Protocol
 
-from warren.scheduler.expressions.functions import CALENDAR, Fault
-from warren.scheduler.expressions.language import read_template
+from warren.scheduler.expressions import CALENDAR, Fault, read_template
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.facts import calendar_of
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
+from warren.scheduler.schedules.schedule import calendar_of
 from warren.scheduler.schedules.working_days import Calendar, Calendars
 from warren.sql.models import Job
 

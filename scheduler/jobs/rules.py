@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN, ProcessUse, ScriptLanguage
+from warren.scheduler import expectations
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.app_names import invisible_in, is_line
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.expectations import expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import MAX_NODES
 from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Tags
@@ -29,11 +29,11 @@ from warren.scheduler.jobs.spec import (
 from warren.scheduler.limits.specs import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.routes import Route
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import WAITING_KINDS
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
 from warren.sql.models.job_tables import Backoff, Scope
 

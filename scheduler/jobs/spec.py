@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from warren.broker.messages import Block, ProcessUse
 from warren.scheduler.alarms.events import NO_TARGETS, NO_WEBHOOK, AlarmTargets, RunWebhook
-from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations
+from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs.field_kinds import (
     Choice,
@@ -30,11 +30,11 @@ from warren.scheduler.jobs.field_kinds import (
     Webhook,
 )
 from warren.scheduler.routing.routes import Route
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import NO_OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import newest_rule
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.sql.models import Job
 from warren.sql.models.job_tables import (
     CATCH_UP_MOST,

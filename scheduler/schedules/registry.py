@@ -10,11 +10,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Self
 
-from warren.scheduler.cron.cron_fields import echo
-from warren.scheduler.cron.expression import Cron
-from warren.scheduler.cron.unix_cron import as_the_daemon, unix_cron
+from warren.scheduler.cron.expression import Cron, as_the_daemon, unix_cron
 from warren.scheduler.cron.words import cron_words, weekday_hint
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, echo
 from warren.scheduler.schedules.options import NEWEST_RULE, ScheduleOptions
 from warren.scheduler.schedules.schedule import (
     Schedule,

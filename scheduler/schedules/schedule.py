@@ -1,19 +1,23 @@
 """The interface of every kind of schedule: when it is due, how it is written, its names.
 
 Each kind is a class in this folder, listed in `registry`; other code uses this interface only. Its
-texts are English; the console translates them.
+texts are English; the console translates them. `ScheduleFacts` is all that decides a schedule's
+ticks, as one value: what a row says, or what JSON keeps of it.
 
 Instants are epoch milliseconds, as in the job's row. The *anchor* is any one tick of the job, in
 practice its stored next time: a fixed rate takes its phase from it, a fixed delay its only tick;
 the others need none.
 """
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import ClassVar, Self
+from typing import ClassVar, Protocol, Self
 
 from warren.broker.reasons import Reason, Why
+from warren.scheduler.schedules.options import ScheduleOptions
 
 #: Translates an English text into the reader's language.
 Translate = Callable[[str], str]
@@ -197,3 +201,60 @@ class SingleTick(Schedule):
     def count(self, after_ms: int, until_ms: int, anchor_ms: int) -> int:
         """Return 1 if the tick is in this span."""
         return 0 if self.last_until(after_ms, until_ms, anchor_ms) is None else 1
+
+
+class Scheduled(Protocol):
+    """A job's row, a change in its history, or a part of either."""
+
+    @property
+    def schedule_kind(self) -> str:
+        """A kind of schedule, by its value in the column."""
+
+    @property
+    def schedule_value(self) -> str | None:
+        """Its value, which the kind reads."""
+
+    @property
+    def schedule_options(self) -> str | None:
+        """Its options, as JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduleFacts:
+    """A schedule as it is stored.
+
+    Attributes:
+        kind: a kind of `registry`.
+        value: what it reads.
+        timezone: the IANA name of its zone.
+        options: its options as canonical JSON; empty = none.
+
+    """
+
+    kind: str
+    value: str
+    timezone: str
+    options: str = ""
+
+    @classmethod
+    def of(cls, row: Scheduled, timezone: str) -> Self:
+        """Return the facts of a row, in a time zone."""
+        return cls(
+            row.schedule_kind, row.schedule_value or "", timezone, row.schedule_options or ""
+        )
+
+    @classmethod
+    def from_json(cls, stored: str) -> Self:
+        """Return what `to_json` has written."""
+        return cls(**json.loads(stored))
+
+    def to_json(self) -> str:
+        """Return the facts as canonical JSON."""
+        return json.dumps(asdict(self), sort_keys=True, separators=(",", ":"))
+
+
+def calendar_of(row: Scheduled) -> str:
+    """Return the name of the calendar that a row's schedule uses; empty if it uses none."""
+    if not row.schedule_options or '"calendar"' not in row.schedule_options:
+        return ""
+    return ScheduleOptions.from_json(row.schedule_options).calendar

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from warren.resources.calendars import WEEKDAYS, Calendar, CalendarDay, CalendarYear
 from warren.resources.instant import Instant
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.calendar_rows import WORK, CalendarDays, NotTaken
+from warren.scheduler.schedules.reading import WORK, CalendarDays, NotTaken
 from warren.scheduler.schedules.working_days import CalendarVersion, date_of, day_of
 from warren.sql.jobs import calendars
 from warren.sql.jobs.calendars import VersionRow

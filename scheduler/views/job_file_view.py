@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from warren.resources.job_files import Applied, ChangeAnswer, JobWarning
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 
 
 def applied_view(

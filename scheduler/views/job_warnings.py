@@ -13,8 +13,7 @@ from warren.broker.reasons import Reason, Why
 from warren.resources.spelling import nearest
 from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.schedules import registry
-from warren.scheduler.schedules.calendar_rows import load_calendars
-from warren.scheduler.schedules.reading import first_fires
+from warren.scheduler.schedules.reading import first_fires, load_calendars
 from warren.scheduler.schedules.working_days import date_of, day_of
 from warren.scheduler.views.process_view import read_catalogues
 from warren.sql.alarms.watches import MIN_SUCCESSES

@@ -17,7 +17,7 @@ from warren.broker import durations
 from warren.scheduler.alarms.events import AlarmTargets, IncidentNews
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.expectations.expectations import Expectations, Rule
+from warren.scheduler.expectations import Expectations, Rule
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import has_schedule

@@ -8,7 +8,7 @@ from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.cluster_commands import PauseOutcome
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria

@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import update
 
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.audit_log import Action, AuditLog
+from warren.scheduler.commands.command_context import Action, AuditLog
 from warren.sql.alarms import alarm_listing, alarms
 from warren.sql.alarms.alarms import MAIL, AlarmStatus, NewAlarm
 from warren.sql.jobs import script_versions

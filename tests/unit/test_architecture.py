@@ -40,7 +40,7 @@ HOMES = {
     "holidays": ["scheduler.calendars.calendar_spec"],
     "icalendar": ["scheduler.calendars.feeds"],
     "recurring_ical_events": ["scheduler.calendars.feeds"],
-    "jinja2": ["scheduler.expressions.language", "admin_web"],
+    "jinja2": ["scheduler.expressions", "admin_web"],
     "psutil": ["executor."],
     "aiohttp": ["executor.gateway."],
     "httpx": ["executor.builtin."],

@@ -17,7 +17,7 @@ from warren.importing.foreign import ForeignJobs
 from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.channels.mail_server import is_email
-from warren.scheduler.cron.unix_cron import unix_cron
+from warren.scheduler.cron.expression import unix_cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec

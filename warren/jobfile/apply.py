@@ -17,11 +17,10 @@ from warren.jobfile.reader import JobFile, read_job_files
 from warren.jobfile.sources import NO_VALUES, GivenValues, Source, read_sources
 from warren.local_client import context_on
 from warren.route_plugins import route_names
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.commands.job_files.job_file import JobFileCommands
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
+from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.jobs.places import BY_FILE, Origin, module_of
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.problems import Refused

@@ -20,7 +20,7 @@ from warren.resources.spelling import did_you_mean
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_files.job_file import JobFileCommands
+from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Refused

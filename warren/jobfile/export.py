@@ -14,7 +14,7 @@ import yaml
 from warren.jobfile.sources import escape_places, escape_unseen, is_unseen
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.jobs.spec import FIELDS, GROUPS, SHORT_RETRY, AppSpec, Field, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.schedules.registry import shown_as

@@ -27,7 +27,7 @@ from warren.jobfile.yaml_reader import (
 )
 from warren.resources.spelling import INSTEAD, did_you_mean
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.expectations.expectations import DECLARED, Expectations
+from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.field_kinds import LimitNames, Number

@@ -3,7 +3,7 @@
 `${NAME}` stands for a value that is given by files and options alone, never by the environment; in
 the sources of scripts it stands for itself. This module and `grammar`, which reads a job, know the
 grammar only. `warren.scheduler.jobs.rules` checks the values, and
-`warren.scheduler.commands.job_files.job_file` applies them.
+`warren.scheduler.commands.job_files` applies them.
 """
 
 import gc

@@ -12,7 +12,7 @@ from warren.jobfile.reader import MAX_PROBLEMS, JobFile, read_job_files
 from warren.jobfile.sources import GivenValues, Source, decoded, values_of
 from warren.resources.job_files import CheckBody, Checked, JobFileText, ValuesGiven
 from warren.route_plugins import route_names
-from warren.scheduler.commands.job_files.job_file import FileParts
+from warren.scheduler.commands.job_files import FileParts
 from warren.scheduler.problems import Refused, counted
 from warren.terminal.changes import warning_lines
 

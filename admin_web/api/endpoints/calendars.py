@@ -15,7 +15,7 @@ from warren.resources.job_files import Applied, ValuesGiven
 from warren.resources.operation import Scope
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarChange
-from warren.scheduler.commands.job_files.preview import foresee_calendars, store_calendars
+from warren.scheduler.commands.job_file_preview import foresee_calendars, store_calendars
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.calendar_view import calendar_views, read_year, year_of

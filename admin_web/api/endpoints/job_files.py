@@ -31,7 +31,7 @@ from warren.resources.limits import LimitBody
 from warren.resources.operation import JSON, YAML, Scope, Word
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.commands.job_files.job_file import FileParts, stored_parts
+from warren.scheduler.commands.job_files import FileParts, stored_parts
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.places import IN_FILE, Origin, in_code

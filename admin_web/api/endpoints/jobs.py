@@ -52,11 +52,9 @@ from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
 from warren.scheduler.schedules import registry
-from warren.scheduler.schedules.calendar_rows import calendars_for
-from warren.scheduler.schedules.clock_changes import clock_notes
-from warren.scheduler.schedules.facts import ScheduleFacts
-from warren.scheduler.schedules.reading import next_fire, next_fires, waits_for
-from warren.scheduler.schedules.why import Fate, fates
+from warren.scheduler.schedules.explained import Fate, clock_notes, fates
+from warren.scheduler.schedules.reading import calendars_for, next_fire, next_fires, waits_for
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendars
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers, blocker_json

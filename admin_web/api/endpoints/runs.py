@@ -49,8 +49,8 @@ from warren.resources.runs import (
     TickEnd,
     TriggerBody,
 )
-from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import Trigger, Triggered, When
+from warren.scheduler.commands.reruns import RerunOptions
+from warren.scheduler.commands.triggers import Trigger, Triggered, When
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.views import flow_view
 from warren.scheduler.views.flow_view import node_of

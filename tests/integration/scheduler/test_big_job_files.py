@@ -7,7 +7,7 @@ from sqlalchemy import select
 
 from tests.support.cluster import APP, Cluster
 from tests.support.sql_rows import statements
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.models import AuditEntry, History, Job
 

@@ -11,8 +11,8 @@ from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.bulk.reruns import Outcome, RerunOptions
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.reruns import Outcome, RerunOptions
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.registry import WAITING_KINDS

@@ -15,9 +15,9 @@ from tests.support.eventually import eventually
 from tests.support.sql_rows import put
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.bulk.reruns import RerunOptions
-from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.reruns import RerunOptions
+from warren.scheduler.commands.triggers import Trigger, When
 from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec

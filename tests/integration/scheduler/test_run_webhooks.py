@@ -9,7 +9,7 @@ from tests.support.webhook_server import WebhookServer
 from warren.broker.signing import webhook_secret
 from warren.scheduler.alarms.channels.webhook import sign
 from warren.scheduler.alarms.events import AlarmPolicy, RunWebhook
-from warren.scheduler.completion import follow_ups
+from warren.scheduler.completion import completion
 from warren.scheduler.jobs.spec import AppSpec
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm
@@ -144,13 +144,13 @@ def test_a_job_keeps_so_many_unsent_messages_and_no_more(cluster: Cluster) -> No
             job_id=job.id,
             status=AlarmStatus.READY,
         )
-        for number in range(follow_ups.MAX_UNSENT)
+        for number in range(completion.MAX_UNSENT)
     ]
     cluster.database.write(lambda session: alarms.add(session, waiting))
 
     assert cluster.wait_final(cluster.trigger("good")).status == "SUCCEEDED"
 
-    assert len(kept(cluster)) == follow_ups.MAX_UNSENT
+    assert len(kept(cluster)) == completion.MAX_UNSENT
 
 
 def cluster_keys() -> bytes:

@@ -9,7 +9,7 @@ from tests.integration.scheduler.dispatch.test_dispatcher import dispatch, queue
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.timeouts import ClaimLimits

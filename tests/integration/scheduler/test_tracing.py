@@ -9,7 +9,7 @@ from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.otlp_receiver import OtlpReceiver
-from warren.scheduler.commands.bulk.triggers import Trigger
+from warren.scheduler.commands.triggers import Trigger
 from warren.scheduler.completion.run_spans import SpanExporter
 from warren.settings.settings import traced_service
 from warren.sql.run_status import Kind

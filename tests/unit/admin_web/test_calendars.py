@@ -12,7 +12,7 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.schedules.calendar_rows import NotTaken
+from warren.scheduler.schedules.reading import NotTaken
 from warren.sql.engine import Database
 
 #: The tests' clock stands in January 2027.

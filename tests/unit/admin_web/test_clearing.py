@@ -11,7 +11,7 @@ from tests.support.acting import NamedUsers
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.bulk.bulk import ClearingCommands
+from warren.scheduler.commands.bulk_commands import ClearingCommands
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable

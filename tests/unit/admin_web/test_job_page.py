@@ -12,7 +12,7 @@ from warren.admin_web.pages.job_pages import (
     generations,
     read_settings,
 )
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.sql.listings.run_relations import Family

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.bulk.triggers import When
+from warren.scheduler.commands.triggers import When
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import AuditEntry, Run

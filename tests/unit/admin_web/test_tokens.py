@@ -7,7 +7,7 @@ from typing import Any
 from flask import Flask
 
 from tests.support.console import Clock, Visit, signed_in
-from warren.scheduler.commands.tokens.token_text import is_token
+from warren.scheduler.commands.token_text import is_token
 from warren.sql.accounts import tokens
 from warren.sql.engine import Database
 from warren.sql.instants import iso

@@ -9,17 +9,17 @@ from croniter import croniter
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from warren.scheduler.cron.cron_fields import (
+from warren.scheduler.cron.expression import (
     DAY_OF_MONTH,
     HOUR,
     MINUTE,
     MONTH,
     SECOND,
+    Cron,
     Field,
     Span,
     span,
 )
-from warren.scheduler.cron.expression import Cron
 
 ZONES = [
     "UTC",

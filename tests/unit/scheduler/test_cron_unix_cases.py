@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 
 #: Made from the daemon's rule for minutes and hours that begin with `*` and for fixed times, with
 #: the clocks of ten time zones: what fires from one instant to before another, in UTC.

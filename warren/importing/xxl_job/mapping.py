@@ -37,7 +37,6 @@ from warren.importing.xxl_job.source_tables import (
     unknown_columns,
 )
 from warren.scheduler.commands.user_commands import check_user_name
-from warren.scheduler.flows.circles import find_circle
 from warren.scheduler.imports.items import (
     Finding,
     ImportedApp,
@@ -48,6 +47,7 @@ from warren.scheduler.imports.items import (
     Verdict,
     numbered,
 )
+from warren.scheduler.jobs.dependencies import find_circle
 from warren.scheduler.jobs.rules import RESERVED_APP_NAMES
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Problem

@@ -14,8 +14,8 @@ from warren.broker.messages import Block
 from warren.resources.backfills import MAX_AT_ONCE
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.backfills.draft import BackfillRequest
-from warren.scheduler.commands.bulk.reruns import RerunOptions
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.completion.completion import Tally
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.metrics.run_counts import Ended

@@ -9,8 +9,8 @@ import pytest
 from tests.support.acting import NamedCommands, NamedUsers, acting
 from tests.support.stored_rows import Rows
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.commands.audit_log import Action, AuditLog
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.commands.command_context import Action, AuditLog
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.audit_records import MAX_VALUE_LENGTH, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec

@@ -8,8 +8,8 @@ import pytest
 from tests.support.acting import acting
 from tests.support.sql_rows import all_runs, put, side_by_side
 from tests.support.stored_rows import Rows
-from warren.scheduler.commands.bulk.bulk import RERUN_LIMIT
-from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part
+from warren.scheduler.commands.bulk_commands import RERUN_LIMIT
+from warren.scheduler.commands.reruns import Counts, Outcome, Part
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.accounts.idempotency import FormKey

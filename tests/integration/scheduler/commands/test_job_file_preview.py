@@ -14,7 +14,7 @@ from tests.support.acting import NamedCommands
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.sql_rows import new_run, plan, statements
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.sql.batch import CHUNK

@@ -9,7 +9,7 @@ from tests.support.acting import acting
 from tests.support.stored_rows import Rows
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.past_spec import fingerprint
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Code, Problem

@@ -19,10 +19,10 @@ from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Actor
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.bulk.triggers import Trigger, When
 from warren.scheduler.commands.cluster_commands import PauseOutcome
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.run_commands import RunCommands
+from warren.scheduler.commands.triggers import Trigger, When
 from warren.scheduler.completion.end import End
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode

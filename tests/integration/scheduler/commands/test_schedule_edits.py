@@ -9,12 +9,12 @@ from tests.support.acting import NamedCommands, acting
 from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.job_files.preview import Change
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.commands.schedule_changes import Stopped
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.sql.models import Job
 
 pytestmark = pytest.mark.parametrize("cluster", ["memory"], indirect=True)

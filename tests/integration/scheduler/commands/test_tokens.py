@@ -12,9 +12,8 @@ from warren.resources.operation import Scope
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.tokens.scopes import GLOBAL_SCOPES, actor_of
-from warren.scheduler.commands.tokens.token_commands import TokenSpec
-from warren.scheduler.commands.tokens.token_text import hash_of, is_token, new_token
+from warren.scheduler.commands.token_commands import GLOBAL_SCOPES, TokenSpec, actor_of
+from warren.scheduler.commands.token_text import hash_of, is_token, new_token
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import audit_log, tokens
 from warren.sql.accounts.audit_log import AuditFilter

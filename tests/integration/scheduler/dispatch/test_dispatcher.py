@@ -20,11 +20,11 @@ from warren.broker.errors import QueueUnavailable
 from warren.broker.messages import Trigger
 from warren.broker.topology import run_queue
 from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
-from warren.scheduler.commands.bulk.triggers import AS_IT_IS
+from warren.scheduler.commands.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher
+from warren.scheduler.dispatch.decisions import FULL_SECONDS
 from warren.scheduler.dispatch.dispatcher import AHEAD_MS, STOCK, STOCKED_SECONDS
-from warren.scheduler.dispatch.workload import FULL_SECONDS
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.node_context import NodeContext

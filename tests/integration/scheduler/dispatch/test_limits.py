@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put
 from warren.scheduler.completion.end import End
-from warren.scheduler.dispatch.left_out import RECHECK_SECONDS
+from warren.scheduler.dispatch.peeks import RECHECK_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Problem
 from warren.sql.limits import damage

@@ -21,7 +21,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.reruns import RerunOptions
 from warren.sql.models import FlowNode, Run
 
 pytestmark = on_memory

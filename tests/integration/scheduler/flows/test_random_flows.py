@@ -23,7 +23,7 @@ from tests.support.flow_judge import NOTHING, Decided, Flow, Judged, Known
 from tests.support.random_flows import random_fates, random_flow, said
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.node import SchedulerNode

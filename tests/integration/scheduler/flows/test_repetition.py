@@ -23,7 +23,7 @@ from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
 from warren.broker.messages import Called
-from warren.scheduler.commands.bulk.reruns import RerunOptions
+from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.completion.calls import ReportedCall
 from warren.scheduler.problems import Code, Problem
 from warren.sql.runs import reruns

@@ -22,7 +22,7 @@ from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import put
-from warren.scheduler.commands.bulk.triggers import When
+from warren.scheduler.commands.triggers import When
 from warren.scheduler.dispatch.dispatcher import AHEAD_MS
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, FlowNode

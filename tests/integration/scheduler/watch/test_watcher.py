@@ -8,7 +8,7 @@ from sqlalchemy import select, update
 from tests.integration.scheduler.conftest import Seat
 from tests.support.cluster import APP, Cluster, on_memory
 from warren.scheduler.alarms.events import IncidentNews, from_text
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
 from warren.sql.alarms import incidents

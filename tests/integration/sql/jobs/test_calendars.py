@@ -8,7 +8,7 @@ import pytest
 from tests.support.acting import acting
 from tests.support.stored_rows import Rows
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
-from warren.scheduler.schedules.calendar_rows import load_calendars
+from warren.scheduler.schedules.reading import load_calendars
 from warren.sql.jobs import calendars
 
 TODAY = datetime.now(UTC).date()

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.integration.warren.by_api.conftest import SETTINGS, Desk
 from warren.cli import root
-from warren.scheduler.commands.tokens.token_text import new_token
+from warren.scheduler.commands.token_text import new_token
 
 TOKEN = new_token()
 

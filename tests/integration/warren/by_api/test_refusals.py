@@ -19,7 +19,7 @@ from tests.support.ports import free_port
 from warren.client import ApiError, Client
 from warren.client.exchange import Exchange, Request
 from warren.resources.operation import Scope
-from warren.scheduler.commands.tokens.token_text import new_token
+from warren.scheduler.commands.token_text import new_token
 from warren.sql.models import ApiToken
 
 TOKEN = new_token()

@@ -15,7 +15,7 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.api.authentication import RateLimits
 from warren.admin_web.services import ApiLimits
 from warren.resources.operation import Scope
-from warren.scheduler.commands.tokens.token_text import new_token
+from warren.scheduler.commands.token_text import new_token
 from warren.sql.accounts import tokens
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database

@@ -11,8 +11,8 @@ from tests.support.console import Clock, make_services
 from tests.support.eventually import eventually
 from warren.admin_web.pages.bulk import KNOWN, BulkAction, BulkWork, Work, WorkState
 from warren.admin_web.visitors import actor_of
-from warren.scheduler.commands.bulk.reruns import Outcome, Part
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.commands.reruns import Outcome, Part
 from warren.sql.accounts import users
 from warren.sql.engine import Database
 from warren.sql.models import User

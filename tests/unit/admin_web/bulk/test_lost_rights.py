@@ -14,8 +14,8 @@ from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
 from tests.unit.admin_web.bulk import test_bulk_runs
 from tests.unit.admin_web.bulk.test_bulk_jobs import CRON, begin, ended, states
-from warren.scheduler.commands.bulk.bulk import BulkJobCommands, BulkRunCommands
-from warren.scheduler.commands.bulk.reruns import Part
+from warren.scheduler.commands.bulk_commands import BulkJobCommands, BulkRunCommands
+from warren.scheduler.commands.reruns import Part
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable

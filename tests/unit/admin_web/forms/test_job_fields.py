@@ -8,7 +8,7 @@ from flask import Flask
 
 from tests.support.console import signed_in
 from warren.admin_web.forms.job_fields import FORM_FIELDS, JobForm
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.schedules.options import ScheduleOptions
 

@@ -13,8 +13,8 @@ from warren.scheduler.backfills.kept_schedule import (
     ranks_from_text,
     ranks_to_text,
 )
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, RunDateRule
+from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendar, CalendarVersion
 
 HOUR_MS = 3_600_000

@@ -7,7 +7,7 @@ import pytest
 
 from warren.scheduler.calendars.feeds import read_ical
 from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.calendar_rows import CalendarDays
+from warren.scheduler.schedules.reading import CalendarDays
 
 TODAY = date(2026, 11, 28)
 

@@ -1,7 +1,7 @@
 """Jobs whose executor is full are left out until it has room, or for a while."""
 
-from warren.scheduler.dispatch.left_out import MANY_FULL_SECONDS, MANY_WAITING_SECONDS, JobsAside
-from warren.scheduler.dispatch.workload import FULL_SECONDS, Place
+from warren.scheduler.dispatch.decisions import FULL_SECONDS, Place
+from warren.scheduler.dispatch.peeks import MANY_FULL_SECONDS, MANY_WAITING_SECONDS, JobsAside
 
 FULL: Place = (1, "full")
 OTHER: Place = (1, "other")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.flows.circles import circling, find_circle
+from warren.scheduler.jobs.dependencies import circling, find_circle
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from warren.executor.handlers.declarations import JobFields, Retry
 from warren.executor.handlers.handler_registry import job
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs.field_kinds import Secret
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec

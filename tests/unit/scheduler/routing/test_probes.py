@@ -8,8 +8,7 @@ import pytest
 
 from warren.broker.messages import Answer, Beat, BeatAnswer, IdleBeat, IdleBeatAnswer
 from warren.broker.rpc import AddressedQuestion
-from warren.scheduler.routing.probe_answers import Candidates
-from warren.scheduler.routing.probes import Probes, Undecided
+from warren.scheduler.routing.probes import Candidates, Probes, Undecided
 from warren.scheduler.routing.routes import (
     BUILT_IN,
     Choice,

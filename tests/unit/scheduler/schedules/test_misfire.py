@@ -11,10 +11,9 @@ from hypothesis import strategies as st
 
 from tests.support.processor_time import least_seconds
 from warren.broker.reasons import Why
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.misfire import CatchUp, Fire, MisfirePolicy, Plan, Skip, decide
 from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.schedule import Schedule, ScheduleFacts
 from warren.sql.run_status import Kind
 
 NOW = int(datetime(2026, 6, 1, 12, tzinfo=UTC).timestamp()) * 1_000

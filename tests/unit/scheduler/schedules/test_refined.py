@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from warren.broker.reasons import Why
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.schedule import Ticks
+from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendar, CalendarVersion, day_of
 
 FIRST, LAST = date(2017, 1, 1), date(2026, 12, 31)

@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import has_schedule, shown_as, written
-from warren.scheduler.schedules.schedule import Schedule
+from warren.scheduler.schedules.schedule import Schedule, ScheduleFacts
 
 HOUR_MS = 3_600_000
 NOON = int(datetime(2026, 12, 1, 12, tzinfo=UTC).timestamp()) * 1_000

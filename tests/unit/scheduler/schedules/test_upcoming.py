@@ -2,8 +2,8 @@
 
 import pytest
 
-from warren.scheduler.schedules.facts import ScheduleFacts
 from warren.scheduler.schedules.reading import first_fires
+from warren.scheduler.schedules.schedule import ScheduleFacts
 
 NOW = 1_800_000_000_500
 

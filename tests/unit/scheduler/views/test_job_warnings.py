@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from warren.broker.messages import Catalogue, HandlerFacts
-from warren.scheduler.expectations.expectations import Expectations
+from warren.scheduler.expectations import Expectations
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.views.job_warnings import (
     MAX_COMPARISONS,

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from tests.support.stored_rows import Rows
 from warren.cli import root
-from warren.scheduler.commands.tokens.token_text import is_token
+from warren.scheduler.commands.token_text import is_token
 from warren.sql.engine import Database
 from warren.sql.registry import apps
 

@@ -14,7 +14,7 @@ from warren.jobfile.export import job_file, scalar, text_field
 from warren.jobfile.reader import JobFile, read_job_file
 from warren.jobfile.yaml_reader import text, tree_of
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
-from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations
+from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import (
     BACKOFFS,

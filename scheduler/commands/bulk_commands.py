@@ -16,11 +16,10 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons import Why
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.bulk import reruns
-from warren.scheduler.commands.bulk.reruns import Counts, Outcome, Part, Shard, outcome_of
-from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands import reruns
+from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.job_commands import JobCommands
+from warren.scheduler.commands.reruns import Counts, Outcome, Part, Shard, outcome_of
 from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled

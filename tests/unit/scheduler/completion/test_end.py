@@ -1,21 +1,220 @@
-"""What follows the end of a run: another attempt, or nothing."""
+"""When a whole tick is over, and whether it succeeded."""
 
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from warren.broker.messages import Finished, NotStarted, Outcome
 from warren.broker.reasons import Why, to_json
-from warren.scheduler.completion import retry_policy
-from warren.scheduler.completion.end import End
-from warren.scheduler.completion.retry_policy import REDELIVERY_SECONDS, wait_seconds
-from warren.sql.run_status import FINAL, Kind, RunStatus
+from warren.scheduler.completion import end
+from warren.scheduler.completion.end import (
+    AHEAD_MS,
+    EARLY_MS,
+    REDELIVERY_SECONDS,
+    End,
+    end_of,
+    plausible_instant,
+    tick_end,
+    wait_seconds,
+    with_plausible_instants,
+)
+from warren.sql.run_status import FINAL, FINE, OPEN, Kind, RunStatus
+from warren.sql.runs.successes import SentTo
+from warren.sql.runs.ticks import Tick
+
+TICK = Tick(1, 2_000, 0)
+SUCCEEDED, FAILED, SKIPPED = RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.SKIPPED
+
+
+def runs(*shards: list[RunStatus], total: int | None = None) -> list[Any]:
+    """Rows of a tick: for each shard the statuses of its attempts."""
+    rows = [(index, at, end) for index, ends in enumerate(shards) for at, end in enumerate(ends)]
+    return [
+        SimpleNamespace(
+            id=number,
+            origin_id=0,
+            run_date=None,
+            shard_index=index,
+            attempt=attempt,
+            status=status,
+            shard_total=len(shards) if total is None else total,
+            finished_at=1_000 * number if status in FINAL else None,
+        )
+        for number, (index, attempt, status) in enumerate(rows, 1)
+    ]
+
+
+def succeeded(rows: list[Any]) -> bool:
+    end = tick_end(TICK, rows)
+    assert end is not None
+    return end.succeeded
+
+
+@pytest.mark.parametrize("status", sorted(OPEN))
+def test_an_open_run_of_any_shard_keeps_a_tick_open(status: RunStatus) -> None:
+    assert tick_end(TICK, runs([SUCCEEDED], [status], [FAILED])) is None
+
+
+def test_a_further_attempt_keeps_a_tick_open() -> None:
+    assert tick_end(TICK, runs([SUCCEEDED], [FAILED, RunStatus.PLANNED])) is None
+
+
+def test_a_tick_succeeded_when_the_last_attempt_of_each_shard_did() -> None:
+    assert succeeded(runs([SUCCEEDED], [FAILED, RunStatus.UNDELIVERED, SUCCEEDED]))
+
+
+@pytest.mark.parametrize("status", sorted(FINAL - FINE))
+def test_one_shard_that_did_not_succeed_spoils_its_tick(status: RunStatus) -> None:
+    assert not succeeded(runs([SUCCEEDED], [status], [SUCCEEDED]))
+
+
+def test_a_tick_of_which_a_shard_was_cleared_is_not_said_to_have_succeeded() -> None:
+    assert not succeeded(runs([SUCCEEDED], [SUCCEEDED], total=3))
+
+
+@pytest.mark.parametrize(
+    ("shards", "total", "status"),
+    [
+        ([[FAILED, SUCCEEDED], [SUCCEEDED]], 2, SUCCEEDED),
+        ([[SUCCEEDED], [FAILED, RunStatus.KILLED], [FAILED]], 3, RunStatus.KILLED),
+        ([[SUCCEEDED], [SUCCEEDED]], 3, RunStatus.LOST),
+        ([[SUCCEEDED], [FAILED]], 3, FAILED),
+        ([[RunStatus.CANCELLED]], 0, RunStatus.CANCELLED),
+        ([[SKIPPED]], 1, SKIPPED),
+        ([[FAILED, SKIPPED]], 1, SKIPPED),
+        ([[SKIPPED], [SUCCEEDED], [SKIPPED]], 3, SUCCEEDED),
+        ([[SKIPPED], [SKIPPED]], 2, SKIPPED),
+        ([[SKIPPED], [FAILED]], 2, FAILED),
+    ],
+)
+def test_a_ticks_status_is_that_of_the_first_shard_that_did_not_succeed(
+    shards: list[list[RunStatus]], total: int, status: RunStatus
+) -> None:
+    end = tick_end(TICK, runs(*shards, total=total))
+
+    assert end is not None
+    assert end.status is status
+
+
+def test_a_broadcast_that_was_never_expanded_is_over_and_did_not_succeed() -> None:
+    end = tick_end(TICK, runs([RunStatus.CANCELLED], total=0))
+
+    assert end is not None
+    assert not end.succeeded
+
+
+def test_a_tick_ends_with_the_last_of_its_runs_and_is_named_by_its_first() -> None:
+    rows = runs([FAILED, SUCCEEDED], [SUCCEEDED])
+    rows[0].finished_at = 99_000
+
+    end = tick_end(TICK, rows)
+
+    assert end is not None
+    assert (end.head_id, end.finished_at) == (1, 99_000)
+
+
+def test_a_tick_whose_first_run_was_cleared_has_no_head() -> None:
+    end = tick_end(TICK, runs([FAILED, SUCCEEDED])[1:])
+
+    assert end is not None
+    assert end.head_id is None
+
 
 NOW = 1_000_000
+ONE = SentTo(3, "one", "b")
 
-next_attempt = partial(retry_policy.next_attempt, chance=0.0)
+
+def finished(outcome: Outcome, message: str, **values: Any) -> Finished:
+    facts = {"run_id": 7, "boot_id": "b", "started_at_ms": 5, "finished_at_ms": 9, "log_tail": "t"}
+    return Finished(outcome=outcome, message=message, **(facts | values))
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_each_outcome_is_a_status_with_all_that_was_told(outcome: Outcome) -> None:
+    end = end_of(finished(outcome, "words"), ONE, NOW)
+
+    assert (end.run_id, end.status, end.message) == (7, RunStatus(outcome.value), "words")
+    assert (end.started_at, end.finished_at, end.log_tail) == (5, 9, "t")
+    assert (end.sent_to, end.never_started) == (ONE, False)
+
+
+def test_a_run_that_never_started_is_undelivered() -> None:
+    end = end_of(NotStarted(run_id=7, boot_id="b", reason="too late"), ONE, NOW)
+
+    assert (end.status, end.message, end.never_started) == (RunStatus.UNDELIVERED, "too late", True)
+    assert (end.finished_at, end.sent_to) == (NOW, ONE)
+
+
+@pytest.mark.parametrize(("is_full", "least_wait_seconds"), [(False, 0.0), (True, 1.0)])
+def test_a_run_there_was_no_room_for_does_not_come_again_at_once(
+    is_full: bool, least_wait_seconds: float
+) -> None:
+    report = NotStarted(run_id=7, boot_id="b", reason="full", is_full=is_full)
+
+    assert end_of(report, ONE, NOW).least_wait_seconds == least_wait_seconds
+
+
+@pytest.mark.parametrize("why", ["", '{"code": "OF_ANOTHER_VERSION"}', "{", "7", "x" * 9_000])
+def test_an_executor_of_another_version_is_shown_by_its_text(why: str) -> None:
+    never = NotStarted(run_id=7, boot_id="b", reason="too late", why=why)
+    over = structs.replace(finished(Outcome.FAILED, "no luck"), why=why)
+
+    assert end_of(never, ONE, NOW).message == "too late"
+    assert end_of(over, ONE, NOW).message == "no luck"
+
+
+def test_a_reason_is_kept_as_one() -> None:
+    never = NotStarted(run_id=7, boot_id="b", reason="x", why=to_json(Why.SHUTTING_DOWN()))
+    over = structs.replace(finished(Outcome.TIMED_OUT, "x"), why=to_json(Why.TIMED_OUT(seconds=3)))
+
+    assert end_of(never, ONE, NOW).message == Why.SHUTTING_DOWN()
+    assert end_of(over, ONE, NOW).message == Why.TIMED_OUT(seconds=3)
+
+
+def test_what_a_block_policy_refuses_stays_refused() -> None:
+    words = "DISCARD_LATER: another run of the job is running or waiting here"
+
+    assert end_of(finished(Outcome.REFUSED, words), ONE, NOW).status is RunStatus.REFUSED
+
+
+@pytest.mark.parametrize("words", ["killed by request", "replaced by run 9", "killed"])
+def test_what_somebody_killed_stays_killed(words: str) -> None:
+    assert end_of(finished(Outcome.KILLED, words), ONE, NOW).status is RunStatus.KILLED
+
+
+def test_instants_are_believed_from_a_day_before_the_sending_to_an_hour_after_now() -> None:
+    routed_at, now_ms = 10 * EARLY_MS, 30 * EARLY_MS
+    edges = [routed_at - EARLY_MS, now_ms + AHEAD_MS]
+
+    found = [
+        plausible_instant(at, routed_at=routed_at, now_ms=now_ms)
+        for at in (edges[0] - 1, *edges, edges[1] + 1, 0, 2**53 - 1)
+    ]
+
+    assert found == [now_ms, *edges, now_ms, now_ms, now_ms]
+
+
+def test_only_what_an_executor_tells_is_doubted() -> None:
+    told = end_of(finished(Outcome.FAILED, "words"), ONE, NOW)
+    ours = replace(told, sent_to=None)
+
+    assert with_plausible_instants(ours, routed_at=10 * EARLY_MS, now_ms=NOW) == ours
+    doubted = with_plausible_instants(told, routed_at=10 * EARLY_MS, now_ms=NOW)
+    assert (doubted.started_at, doubted.finished_at) == (NOW, NOW)
+
+
+def test_a_run_without_a_process_has_no_start() -> None:
+    told = end_of(finished(Outcome.REFUSED, "words", started_at_ms=0), ONE, NOW)
+
+    assert with_plausible_instants(told, routed_at=NOW, now_ms=NOW).started_at is None
+
+
+next_attempt = partial(end.next_attempt, chance=0.0)
 
 
 def run(**values: Any) -> Any:

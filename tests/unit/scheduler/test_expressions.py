@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.scheduler.expressions.functions import DIRECTIVES, Fault
-from warren.scheduler.expressions.language import (
+from warren.scheduler.expressions import (
+    DIRECTIVES,
     MAX_RESULT_BYTES,
     MAX_SOURCE_BYTES,
+    Fault,
     read_expression,
     read_template,
 )

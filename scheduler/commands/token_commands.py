@@ -1,4 +1,4 @@
-"""Commands on API tokens: create and revoke. The API itself offers neither."""
+"""The scopes of API tokens; a token never allows more than its owner may do at that moment."""
 
 import re
 from collections.abc import Collection
@@ -7,15 +7,58 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from warren.resources.operation import Scope
-from warren.scheduler.actor import Right
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.tokens.scopes import GLOBAL_SCOPES, JOB_SCOPES, RIGHTS, actor_of
-from warren.scheduler.commands.tokens.token_text import hash_of, new_token
+from warren.scheduler.actor import Actor, Right
+from warren.scheduler.commands.command_context import Action, CommandContext
+from warren.scheduler.commands.token_text import hash_of, new_token
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import tokens
+from warren.sql.accounts.tokens import KnownToken, Owner
+from warren.sql.accounts.users import rights_of
 from warren.sql.instants import DAY_MS
 from warren.sql.models import ApiToken, App, Job, User
+
+#: The right that each scope requires of the token's owner.
+RIGHTS = {
+    Scope.READ: Right.VIEW,
+    Scope.LOGS: Right.VIEW,
+    Scope.TRIGGER: Right.OPERATE,
+    Scope.OPERATE: Right.OPERATE,
+    Scope.WRITE: Right.OPERATE,
+    Scope.SCRIPTS: Right.EDIT_GLUE,
+    Scope.ADMIN: Right.ADMINISTER,
+}
+#: The scopes that a token limited to some jobs may have.
+JOB_SCOPES = frozenset({Scope.READ, Scope.LOGS, Scope.TRIGGER, Scope.OPERATE})
+
+#: The scopes that reach beyond single apps; a token limited to some apps cannot have them.
+GLOBAL_SCOPES = frozenset({Scope.ADMIN})
+
+
+_BY_WORD = {scope.value: scope for scope in Scope}
+
+
+def scopes_of(token: ApiToken | KnownToken) -> frozenset[Scope]:
+    """Return a token's scopes; words that this version does not know are ignored."""
+    return frozenset(_BY_WORD[word] for word in token.scopes.split(",") if word in _BY_WORD)
+
+
+def actor_of(token: ApiToken | KnownToken, owner: User | Owner, *, origin: str) -> Actor:
+    """Return the actor of a token, with the rights that both the token and its owner have now."""
+    held = Actor.of(owner.name, rights_of(owner), origin=origin)
+    wanted = {RIGHTS[scope] for scope in scopes_of(token)}
+    listed = tokens.ids_of(token.permission)
+    app_ids = held.app_ids
+    if listed is not None:
+        wanted -= {RIGHTS[scope] for scope in GLOBAL_SCOPES}
+        app_ids = listed if app_ids is None else app_ids & listed
+    return Actor(
+        who=f"token:{token.name}",
+        origin=origin,
+        rights=frozenset(wanted & set(held.rights)) | {Right.ANYONE},
+        app_ids=app_ids,
+        job_ids=tokens.ids_of(token.jobs),
+    )
+
 
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}"
 #: A token's lifetime in days: the default, and the maximum.

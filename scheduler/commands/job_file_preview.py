@@ -19,7 +19,13 @@ from warren.scheduler.commands.calendar_commands import (
     CalendarCommands,
 )
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
+from warren.scheduler.commands.job_changes import (
+    ChildChanges,
+    JobChanges,
+    NewJob,
+    NewJobs,
+    as_if_stored,
+)
 from warren.scheduler.commands.job_edits import (
     CREATED,
     UNCHANGED,
@@ -29,7 +35,6 @@ from warren.scheduler.commands.job_edits import (
     planned,
 )
 from warren.scheduler.commands.limit_commands import change_of, refuse_too_small
-from warren.scheduler.commands.new_jobs import NewJob, NewJobs, as_if_stored
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, IN_FILE, Origin, module_of
@@ -37,7 +42,7 @@ from warren.scheduler.jobs.rules import check_new_app_name, new_name_problems
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.scheduler.schedules.calendar_rows import CalendarDays, load_calendars
+from warren.scheduler.schedules.reading import CalendarDays, load_calendars
 from warren.scheduler.schedules.registry import has_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.schedules.working_days import Calendar, Calendars

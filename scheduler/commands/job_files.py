@@ -18,12 +18,11 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
 from warren.scheduler.calendars.calendar_spec import CalendarSpec, stored_specs
-from warren.scheduler.commands.app_commands import app_record
-from warren.scheduler.commands.audit_log import Action
-from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.commands.job_changes import ChildChanges, JobChanges
+from warren.scheduler.commands.cluster_commands import app_record
+from warren.scheduler.commands.command_context import Action, CommandContext
+from warren.scheduler.commands.job_changes import ChildChanges, JobChanges, NewJobs
 from warren.scheduler.commands.job_edits import CREATED, UNCHANGED, Applied, ChangeAction
-from warren.scheduler.commands.job_files.preview import (
+from warren.scheduler.commands.job_file_preview import (
     ENDED,
     STOPPED,
     Change,
@@ -42,7 +41,6 @@ from warren.scheduler.commands.job_files.preview import (
     write_app,
 )
 from warren.scheduler.commands.limit_commands import apply_limits
-from warren.scheduler.commands.new_jobs import NewJobs
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name

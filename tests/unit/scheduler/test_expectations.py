@@ -3,8 +3,8 @@
 import pytest
 
 from warren.broker.durations import shown
-from warren.scheduler.expectations import expectations
-from warren.scheduler.expectations.expectations import NO_EXPECTATIONS, Expectations, seconds_of
+from warren.scheduler import expectations
+from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations, seconds_of
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timeout_seconds": 0}
 

@@ -1,1 +1,0 @@
-"""Commands on many jobs or runs at once, in small transactions."""

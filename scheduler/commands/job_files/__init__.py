@@ -1,1 +1,0 @@
-"""Job files: what applying one would change, and applying it."""

@@ -1,1 +1,0 @@
-"""Expressions in a job's settings: a small language, and the functions that it knows."""
