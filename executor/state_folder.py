@@ -18,7 +18,7 @@ import msgspec
 
 from warren.broker.reasons import Reason
 from warren.executor.errors import StateFolderInUse
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 
 SIGNS_NAME = "alive"
 #: How often a sign is given; the core's rounds may come more often.

@@ -28,7 +28,7 @@ from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
 from warren.executor.messaging.heartbeat import SchedulerClock
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import LifeSigns, StateFolder

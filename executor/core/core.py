@@ -43,20 +43,24 @@ from warren.broker.reasons import Why
 from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm, Publisher
 from warren.executor.boot_context import BootContext
+from warren.executor.core.requests import (
+    AwaitedCalls,
+    CommandHandler,
+    EarlyKills,
+    Intake,
+    QueryResponder,
+)
 from warren.executor.errors import JournalFailed
 from warren.executor.fork_server.frames import Await, Call
+from warren.executor.journal.file import CallKey
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.journal.records import CallKey
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import ProgressReports, Reporting
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter, SchedulerClock
 from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
-from warren.executor.messaging.outbox import Outbox
-from warren.executor.messaging.signed_sender import Sender
+from warren.executor.messaging.outbox import Outbox, Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
-from warren.executor.requests.command_handler import AwaitedCalls, CommandHandler, QueryResponder
-from warren.executor.requests.intake import EarlyKills, Intake
 from warren.executor.run_life import Event
 
 #: The most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,

@@ -33,9 +33,9 @@ from warren.executor.gateway.protocol import CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import RemoteLogs
 from warren.executor.lanes.reporting import not_started
-from warren.executor.processes.endings import Stop, killed, timed_out
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.processes.script_files import SETTING
+from warren.executor.run_life import Stop, killed, timed_out
 from warren.executor.run_logs import RunLogs
 
 #: After this long without proof that it is still running, a run is LOST.

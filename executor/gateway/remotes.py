@@ -29,7 +29,7 @@ from warren.executor.gateway.remote_logs import (
     remembered,
 )
 from warren.executor.gateway.remote_slots import REGISTERED_SECONDS, RemoteLimits, RemoteSlots
-from warren.executor.messaging.signed_sender import new_boot_id
+from warren.executor.messaging.outbox import new_boot_id
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import StateFolder

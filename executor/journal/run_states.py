@@ -29,9 +29,8 @@ from warren.broker.reasons import Why, to_json
 from warren.executor.begin_notes import OldNotes
 from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server import linux
-from warren.executor.journal import records
-from warren.executor.journal.file import Journal
-from warren.executor.journal.records import Final
+from warren.executor.journal import file
+from warren.executor.journal.file import Final, Journal
 
 #: Ids in one bitmap.
 BLOCK_SIZE = 256
@@ -151,7 +150,7 @@ class FinishedRuns:
         """Whether a run that is known by its id alone ended before this time."""
         return run_id in self._ids and self._ids.touched_at_ms(run_id) < at_ms
 
-    def add_block(self, block: records.FinishedIdBlock) -> int:
+    def add_block(self, block: file.FinishedIdBlock) -> int:
         """Add the ids of a REMEMBERED line; return the highest."""
         bits = int(block.bits, 16)
         self._ids.add_block(block.block, bits, block.at_ms)
@@ -170,12 +169,12 @@ class FinishedRuns:
     def lines(self) -> Iterator[bytes]:
         """Yield the journal lines that restore the finished runs."""
         for block, bits, at_ms in self._ids.blocks():
-            remembered = records.FinishedIdBlock(block=block, bits=f"{bits:x}", at_ms=at_ms)
-            yield records.to_line(remembered)
+            remembered = file.FinishedIdBlock(block=block, bits=f"{bits:x}", at_ms=at_ms)
+            yield file.to_line(remembered)
         yield from (line for _, line in self._results.values())
         for at_ms, group in groupby(self._results.items(), key=lambda item: item[1][0]):
             run_ids = tuple(run_id for run_id, _ in group)
-            yield records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms))
+            yield file.to_line(file.Confirmed(run_ids=run_ids, at_ms=at_ms))
 
     def _drop(self, run_id: int) -> None:
         _, line = self._results.pop(run_id)
@@ -199,7 +198,7 @@ class OpenRun:
     identity: int = 0
     is_reserved: bool = False
     handed: tuple[int, ...] = ()
-    starting: records.Starting | None = None
+    starting: file.Starting | None = None
     line: bytes = b""
 
     def is_resumable(self, boot_id: str) -> bool:
@@ -245,13 +244,13 @@ class OpenRun:
         if self.line:
             yield self.line
             return
-        yield records.to_line(records.Accepted(run_id=self.run_id, identity=self.identity))
+        yield file.to_line(file.Accepted(run_id=self.run_id, identity=self.identity))
         if self.is_reserved:
-            yield records.to_line(records.Reserved(run_ids=(self.run_id,)))
+            yield file.to_line(file.Reserved(run_ids=(self.run_id,)))
         if self.handed:
-            yield records.to_line(records.HandedOver(run_ids=self.handed))
+            yield file.to_line(file.HandedOver(run_ids=self.handed))
         if self.starting is not None:
-            yield records.to_line(self.starting)
+            yield file.to_line(self.starting)
 
 
 #: The most boots that are kept; older ones count as unknown, like another executor's.
@@ -279,53 +278,53 @@ class Contents:
         self.boot_id = ""
         self.host_boot = ""
         self.open_runs: dict[int, OpenRun] = {}
-        self.calls: dict[records.CallKey, bytes] = {}
+        self.calls: dict[file.CallKey, bytes] = {}
         self.finished = FinishedRuns(results_limit)
         self.horizon_ms = 0
         self.highest_id = 0
         self.repeated_id = 0
 
-    def apply(self, record: records.AnyRecord, line: bytes) -> None:
+    def apply(self, record: file.AnyRecord, line: bytes) -> None:
         """Add a line of the journal."""
-        if isinstance(record, records.Calling | records.CallsConfirmed):
+        if isinstance(record, file.Calling | file.CallsConfirmed):
             self._apply_call(record, line)
         else:
             self._apply_to_run(record, line)
 
-    def _apply_call(self, record: records.Calling | records.CallsConfirmed, line: bytes) -> None:
-        if isinstance(record, records.Calling):
+    def _apply_call(self, record: file.Calling | file.CallsConfirmed, line: bytes) -> None:
+        if isinstance(record, file.Calling):
             self.calls[record.report.run_id, record.report.number] = line
         else:
             self.confirm_calls(record.calls)
 
-    def _apply_to_run(self, record: records.AnyRecord, line: bytes) -> None:
+    def _apply_to_run(self, record: file.AnyRecord, line: bytes) -> None:
         match record:
-            case records.Boot():
+            case file.Boot():
                 self.boots[record.boot_id] = record.at_ms
                 self.boot_id, self.host_boot = record.boot_id, record.host_boot
-            case records.Accepted():
+            case file.Accepted():
                 self.accept(record.run_id, record.identity)
-            case records.Reserved():
+            case file.Reserved():
                 self.mark_reserved(record.run_ids)
-            case records.HandedOver():
+            case file.HandedOver():
                 self.mark_handed(record.run_ids)
-            case records.Starting():
+            case file.Starting():
                 self.open_run(record.run_id, self.boot_id).starting = record
-            case records.Ended():
+            case file.Ended():
                 report = record.report
                 self.open_run(report.run_id, report.boot_id).line = line
-            case records.Confirmed():
+            case file.Confirmed():
                 self.confirm(record.run_ids, record.at_ms)
-            case records.FinishedIdBlock():
+            case file.FinishedIdBlock():
                 self.highest_id = max(self.highest_id, self.finished.add_block(record))
-            case records.Horizon():
+            case file.Horizon():
                 self.horizon_ms = max(self.horizon_ms, record.since_ms)
 
     def lines(self) -> Iterator[bytes]:
         """Yield the journal lines that restore these contents."""
         for boot_id, at_ms in self.boots.items():
             if boot_id != self.boot_id:
-                yield records.to_line(records.Boot(boot_id=boot_id, at_ms=at_ms))
+                yield file.to_line(file.Boot(boot_id=boot_id, at_ms=at_ms))
         yield from self.boot_lines()
         yield from self.finished.lines()
         yield from self.calls.values()
@@ -335,14 +334,12 @@ class Contents:
     def boot_lines(self) -> Iterator[bytes]:
         """Yield the lines that restore the last boot and the horizon."""
         if self.horizon_ms:
-            yield records.to_line(records.Horizon(since_ms=self.horizon_ms))
+            yield file.to_line(file.Horizon(since_ms=self.horizon_ms))
         boot_id = self.boot_id
         if boot_id:
             at_ms, host_boot = self.boots[boot_id], self.host_boot
-            boot = records.Boot(
-                boot_id=boot_id, at_ms=at_ms, host_boot=host_boot, format=records.FORMAT
-            )
-            yield records.to_line(boot)
+            boot = file.Boot(boot_id=boot_id, at_ms=at_ms, host_boot=host_boot, format=file.FORMAT)
+            yield file.to_line(boot)
 
     def begin_boot(self, boot_id: str, host_boot: str, now_ms: int) -> None:
         """Add a boot, or continue it."""
@@ -369,7 +366,7 @@ class Contents:
         entry = self.open_runs.get(run_id)
         line = self.finished.line(run_id) if entry is None else entry.line
         if line:
-            return records.report_of(line).identity
+            return file.report_of(line).identity
         if entry is not None:
             return entry.identity
         return 0 if run_id in self.finished else None
@@ -395,7 +392,7 @@ class Contents:
             if run_id in self.open_runs:  # others ended before a compaction
                 self.open_runs[run_id].handed = run_ids
 
-    def confirm_calls(self, calls: Iterable[records.CallKey]) -> None:
+    def confirm_calls(self, calls: Iterable[file.CallKey]) -> None:
         """Note that the broker has the reports of these calls."""
         for call in calls:
             self.calls.pop(call, None)
@@ -503,7 +500,7 @@ class RunStates:
         entry = self._contents.open_runs.get(run_id)
         line = entry.line if entry else self._contents.finished.line(run_id)
         if line:
-            return records.report_of(line), len(line)
+            return file.report_of(line), len(line)
         if entry is None and self._contents.finished.is_settled(run_id, now_ms):
             report = Finished(
                 run_id=run_id,
@@ -513,7 +510,7 @@ class RunStates:
                 why=to_json(Why.REPORT_FORGOTTEN()),
                 finished_at_ms=self._contents.boots.get(boot_id, 0),
             )
-            return report, len(records.line_of(report))
+            return report, len(file.line_of(report))
         return None
 
     def may_have_forgotten(self, boot_id: str, routed_at_ms: int) -> bool:
@@ -524,7 +521,7 @@ class RunStates:
         """Whether the journal goes back to that boot."""
         return boot_id in self._contents.boots
 
-    def resumable(self, boot_id: str) -> list[records.Starting]:
+    def resumable(self, boot_id: str) -> list[file.Starting]:
         """Return the starts of the boot's remote runs that have no result yet."""
         return [
             entry.starting
@@ -570,7 +567,7 @@ class RunStates:
             if not entry.line and not entry.is_resumable(boot_id):
                 noted = self._noted(entry)
                 verdict = entry.verdict(now_ms, is_complete=is_complete, noted=noted)
-                entry.line = records.line_of(verdict)
+                entry.line = file.line_of(verdict)
                 verdicts.append(entry.line)
         self._contents.begin_boot(boot_id, host_boot, now_ms)
         try:
@@ -580,9 +577,9 @@ class RunStates:
             self._continue_old_file(verdicts)
         if self._notes is not None:
             self._notes.delete(but=boot_id)
-        calls = [(records.call_of(line), len(line)) for line in self._contents.calls.values()]
+        calls = [(file.call_of(line), len(line)) for line in self._contents.calls.values()]
         ends = [
-            (records.report_of(entry.line), len(entry.line))
+            (file.report_of(entry.line), len(entry.line))
             for entry in self._contents.open_runs.values()
             if entry.line
         ]
@@ -591,12 +588,12 @@ class RunStates:
     def accept(self, run_id: int, identity: int = 0) -> None:
         """Record that a run was accepted by this boot."""
         self._contents.accept(run_id, identity)
-        self._journal.append(records.to_line(records.Accepted(run_id=run_id, identity=identity)))
+        self._journal.append(file.to_line(file.Accepted(run_id=run_id, identity=identity)))
 
     def reserve(self, run_ids: tuple[int, ...]) -> None:
         """Record that these runs come next: once this is committed, their start needs no commit."""
         self._contents.mark_reserved(run_ids)
-        self._journal.append(records.to_line(records.Reserved(run_ids=run_ids)))
+        self._journal.append(file.to_line(file.Reserved(run_ids=run_ids)))
 
     def hand_over(self, run_ids: tuple[int, ...]) -> None:
         """Record that one job process may get all of these runs; it may once this is written.
@@ -604,7 +601,7 @@ class RunStates:
         All but the first need no `start`: what the process has begun is in its begin note.
         """
         self._contents.mark_handed(run_ids)
-        self._journal.append(records.to_line(records.HandedOver(run_ids=run_ids)))
+        self._journal.append(file.to_line(file.HandedOver(run_ids=run_ids)))
 
     def write(self) -> None:
         """Make the changes so far survive a crash of this process, but not of the host.
@@ -615,21 +612,21 @@ class RunStates:
         """
         self._journal.write()
 
-    def start(self, starting: records.Starting) -> None:
+    def start(self, starting: file.Starting) -> None:
         """Record that a run's process is about to start.
 
         Start it only once this is committed; for a reserved run, once it is written.
         """
         self._contents.open_runs[starting.run_id].starting = starting
-        self._journal.append(records.to_line(starting))
+        self._journal.append(file.to_line(starting))
 
     def finish(self, report: Final) -> tuple[Final, int]:
         """Record the end of a run; return the report, made encodable, and its size."""
         try:
-            line = records.line_of(report)
+            line = file.line_of(report)
         except UnicodeEncodeError:
-            report = records.without_surrogates(report)
-            line = records.line_of(report)
+            report = file.without_surrogates(report)
+            line = file.line_of(report)
         entry = self._contents.open_run(report.run_id, report.boot_id)
         entry.line = line
         self._journal.append(line)
@@ -637,19 +634,19 @@ class RunStates:
 
     def call(self, report: Called) -> tuple[Called, int]:
         """Record that a run asks for another one; return the report, made encodable, and size."""
-        line = records.line_of_call(report)
+        line = file.line_of_call(report)
         self._contents.calls[report.run_id, report.number] = line
         self._journal.append(line)
-        return records.call_of(line), len(line)
+        return file.call_of(line), len(line)
 
-    def confirm_calls(self, calls: tuple[records.CallKey, ...]) -> None:
+    def confirm_calls(self, calls: tuple[file.CallKey, ...]) -> None:
         """Record that the broker has the reports of these calls."""
-        self._journal.append(records.to_line(records.CallsConfirmed(calls=calls)))
+        self._journal.append(file.to_line(file.CallsConfirmed(calls=calls)))
         self._contents.confirm_calls(calls)
 
     def confirm(self, run_ids: tuple[int, ...], at_ms: int) -> None:
         """Record that the broker has the reports of these runs."""
-        self._journal.append(records.to_line(records.Confirmed(run_ids=run_ids, at_ms=at_ms)))
+        self._journal.append(file.to_line(file.Confirmed(run_ids=run_ids, at_ms=at_ms)))
         self._contents.confirm(run_ids, at_ms)
 
     def commit(self) -> None:
@@ -696,12 +693,12 @@ class RunStates:
 
     def _load(self) -> None:
         for number, line in enumerate(self._journal.read(), start=1):
-            record = records.from_line(line)
-            if isinstance(record, records.Boot) and record.format > records.FORMAT:
+            record = file.from_line(line)
+            if isinstance(record, file.Boot) and record.format > file.FORMAT:
                 self._journal.close()
                 raise NewerJournal(
                     f"cannot read {self._journal.path}: a newer Warren wrote it, in format "
-                    f"{record.format}, and this one reads up to {records.FORMAT}; to go back, "
+                    f"{record.format}, and this one reads up to {file.FORMAT}; to go back, "
                     "drain that one first, then empty the folder"
                 )
             if record is None:

@@ -21,15 +21,14 @@ from warren.broker.messages import Finished, NotStarted, Outcome, Trigger
 from warren.broker.reasons import Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.errors import JournalFailed
+from warren.executor.journal.file import Final, Starting
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.journal.records import Final, Starting
 from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Cover, Full, Lanes, Refuse
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import Reporting
-from warren.executor.processes.endings import Stop, cut_off, killed
 from warren.executor.processes.interface import SlotPool
-from warren.executor.run_life import Event, Phase
+from warren.executor.run_life import Event, Phase, Stop, cut_off, killed
 
 #: The most reserved runs of one lane.
 RESERVED_DEPTH = 8

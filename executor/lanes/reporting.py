@@ -25,11 +25,10 @@ from warren.broker.messages import (
 from warren.broker.reasons import Why, Words, to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Call
+from warren.executor.journal.file import Final
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.journal.records import Final
-from warren.executor.messaging.outbox import Outbox
-from warren.executor.messaging.signed_sender import Sender
-from warren.executor.processes.endings import Stop
+from warren.executor.messaging.outbox import Outbox, Sender
+from warren.executor.run_life import Stop
 
 
 def end_of(trigger: Trigger, outcome: Outcome, why: Words, now_ms: int) -> Finished:

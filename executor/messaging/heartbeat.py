@@ -16,7 +16,7 @@ from warren.broker.messages import Heartbeat, boot_seconds
 from warren.broker.topology import HEARTBEAT_KEY
 from warren.broker.transport import Confirm
 from warren.executor.container import memory_percent, own_cgroup
-from warren.executor.messaging.signed_sender import Sender
+from warren.executor.messaging.outbox import Sender
 
 #: How long a sample is valid; shorter intervals would measure noise.
 SAMPLE_SECONDS = 1.0

@@ -35,10 +35,9 @@ from warren.executor.begin_notes import Batch
 from warren.executor.container import Host
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.zygote import PROCESS_LIMIT
-from warren.executor.processes.endings import Exit, Stop
 from warren.executor.processes.interface import Owner
 from warren.executor.processes.supervisor import ForkServerSupervisor
-from warren.executor.run_life import SlotPhase
+from warren.executor.run_life import Exit, SlotPhase, Stop
 
 #: Bytes read from the channel at a time; a larger buffer would be mapped again for every read.
 _READ_BYTES = 16_384

@@ -40,14 +40,6 @@ from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.termination import end_marked
 from warren.executor.handlers.hooks import JobCode
 from warren.executor.handlers.outcomes import cut
-from warren.executor.processes.endings import (
-    Exit,
-    Stop,
-    conclude,
-    cut_off,
-    killed,
-    timed_out,
-)
 from warren.executor.processes.interface import Owner, SlotEvents, SlotOptions, SlotPool
 from warren.executor.processes.job_processes import (
     EarlyRuns,
@@ -58,7 +50,17 @@ from warren.executor.processes.job_processes import (
 )
 from warren.executor.processes.script_files import Scripts
 from warren.executor.processes.supervisor import ForkServerSupervisor
-from warren.executor.run_life import Event, SlotEvent, SlotPhase
+from warren.executor.run_life import (
+    Event,
+    Exit,
+    SlotEvent,
+    SlotPhase,
+    Stop,
+    conclude,
+    cut_off,
+    killed,
+    timed_out,
+)
 from warren.executor.run_logs import FinishedLog, LineTimes, LogLimiter, RunLogs
 from warren.resources.spelling import nearest
 

@@ -15,10 +15,9 @@ from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
-from warren.executor.journal.file import Journal
-from warren.executor.journal.records import AnyRecord, from_line
+from warren.executor.journal.file import AnyRecord, Journal, from_line
 from warren.executor.messaging.heartbeat import SchedulerClock
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.run_logs import RunLogs
 

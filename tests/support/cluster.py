@@ -24,7 +24,7 @@ from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.handlers.hooks import JobCode
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs

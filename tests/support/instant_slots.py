@@ -17,8 +17,8 @@ from warren.broker.messages import (
     Trigger,
 )
 from warren.broker.reasons import Words, to_json
-from warren.executor.processes.endings import cut_off
 from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.run_life import cut_off
 
 HANDLERS = (
     *("noop", "echo", "fail", "second-time-lucky", "third-time-lucky"),

@@ -13,7 +13,7 @@ from warren.executor.gateway.peers import Peers
 from warren.executor.gateway.protocol import RemoteResult
 from warren.executor.gateway.remote_slots import RemoteLimits, RemoteSlots
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
 from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import StateFolder

@@ -12,8 +12,8 @@ from pathlib import Path
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages import Catalogue, Finished, HandlerFacts, Outcome, Trigger
 from warren.broker.reasons import Words, to_json
-from warren.executor.processes.endings import cut_off
 from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.run_life import cut_off
 
 
 class ScriptedSlots(SlotPool):

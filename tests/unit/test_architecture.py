@@ -90,7 +90,7 @@ ENVIRONMENT_READERS = {
     "executor.fork_server.linux": "it takes variables out of memory too",
     "executor.fork_server.process_state": "a job process restores it between two runs",
     "executor.fork_server.interpreter": "it gives the dict behind it, compared between two runs",
-    "executor.fork_server.script_process": "a script gets it, with what tells which run it is",
+    "executor.fork_server.job_main": "a script gets it, with what tells which run it is",
     "executor.builtin.command": "a program gets it, with what tells which run it is",
     "warren.wiring.processes": "NOTIFY_SOCKET is systemd's, and tells where it listens",
 }

@@ -12,7 +12,7 @@ from tests.support import documentation
 from tests.support.documentation import Event, Row
 from warren.broker.messages import Trigger
 from warren.cli import root
-from warren.executor.fork_server.script_process import script_environment
+from warren.executor.fork_server.job_main import script_environment
 from warren.executor.handlers.handler_registry import load_handlers
 from warren.jobfile.reader import read_job_file
 from warren.scheduler.jobs.spec import FIELDS

@@ -14,7 +14,7 @@ from warren.executor.disk import Reserve
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
 from warren.executor.handlers.hooks import JobCode
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs

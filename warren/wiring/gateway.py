@@ -12,7 +12,7 @@ from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.peers import Peers, Signatures
 from warren.executor.gateway.remote_slots import RemoteLimits
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.state_folder import StateFolder
 from warren.settings.settings import KINDS, PREFIX, Settings, app_keys

@@ -17,7 +17,7 @@ from warren.broker.messages import (
     OpenRunsQuery,
     OpenRunsReply,
 )
-from warren.executor.journal.records import Confirmed, Ended
+from warren.executor.journal.file import Confirmed, Ended
 from warren.executor.lanes.readiness import CONTACT_SECONDS
 
 

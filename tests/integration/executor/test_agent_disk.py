@@ -25,8 +25,8 @@ from warren.broker.messages import (
     Started,
 )
 from warren.executor.core.core import Watch
+from warren.executor.journal.file import Boot
 from warren.executor.journal.group_commit import CommitPace
-from warren.executor.journal.records import Boot
 
 
 class Disk:

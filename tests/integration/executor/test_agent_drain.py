@@ -9,7 +9,7 @@ from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from warren.broker.messages import Callback, Finished, Goodbye, Heartbeat, NotStarted, Outcome
 from warren.executor.boot_context import Limits
-from warren.executor.journal.records import Confirmed
+from warren.executor.journal.file import Confirmed
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from warren.broker.messages import Block, Finished, Kill, NotStarted, Outcome, S
 from warren.executor import begin_notes
 from warren.executor.boot_context import Limits
 from warren.executor.handlers.hooks import JobCode
-from warren.executor.journal.records import HandedOver
+from warren.executor.journal.file import HandedOver
 from warren.executor.processes.interface import SlotOptions
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs

@@ -11,7 +11,7 @@ from tests.support.rabbitmq import PrivateRabbit
 from warren.broker.messages import Finished, Goodbye
 from warren.broker.rabbitmq.transport import AmqpTransport, connect
 from warren.broker.transport import BrokerSettings
-from warren.executor.journal.records import Ended
+from warren.executor.journal.file import Ended
 
 
 class Connections:

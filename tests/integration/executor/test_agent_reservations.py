@@ -14,7 +14,7 @@ from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.scripted_slots import ScriptedSlots
 from warren.broker.messages import Finished, IdleBeat, NotStarted, Outcome
-from warren.executor.journal.records import Reserved, Starting
+from warren.executor.journal.file import Reserved, Starting
 from warren.executor.lanes import active_runs
 
 FEW = 20

@@ -11,7 +11,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
 from warren.broker.messages import Finished, KnownState, NotStarted, Outcome, RunKey, RunStateQuery
 from warren.executor.errors import StateFolderInUse
-from warren.executor.journal import records
+from warren.executor.journal import file
 
 OLD = "boot-of-old"
 
@@ -34,21 +34,21 @@ def finished(run_id: int) -> Finished:
     )
 
 
-def leave_journal(case: AgentCase, *lines: records.AnyRecord, tail: bytes = b"") -> None:
+def leave_journal(case: AgentCase, *lines: file.AnyRecord, tail: bytes = b"") -> None:
     """Leave the journal of a boot that was killed after these lines."""
     folder = case.state_dir / "exec-1"
     folder.mkdir(parents=True)
-    boot = records.Boot(boot_id=OLD, at_ms=now_ms() - 60_000)
-    text = b"".join(records.to_line(line) + b"\n" for line in (boot, *lines))
+    boot = file.Boot(boot_id=OLD, at_ms=now_ms() - 60_000)
+    text = b"".join(file.to_line(line) + b"\n" for line in (boot, *lines))
     (folder / "journal").write_bytes(text + tail)
 
 
-def accepted_and_starting(run_id: int) -> tuple[records.AnyRecord, records.AnyRecord]:
-    return records.Accepted(run_id=run_id), records.Starting(run_id=run_id, at_ms=5)
+def accepted_and_starting(run_id: int) -> tuple[file.AnyRecord, file.AnyRecord]:
+    return file.Accepted(run_id=run_id), file.Starting(run_id=run_id, at_ms=5)
 
 
 def test_killed_between_ack_and_start_the_run_is_given_back(case: AgentCase) -> None:
-    leave_journal(case, records.Accepted(run_id=1))
+    leave_journal(case, file.Accepted(run_id=1))
 
     case.boot()
 
@@ -68,7 +68,7 @@ def test_killed_while_it_ran_the_run_is_lost(case: AgentCase) -> None:
 def test_killed_before_the_callback_was_confirmed_the_result_is_sent_again(
     case: AgentCase,
 ) -> None:
-    leave_journal(case, *accepted_and_starting(1), records.Ended(report=finished(1)))
+    leave_journal(case, *accepted_and_starting(1), file.Ended(report=finished(1)))
 
     case.boot()
 
@@ -79,8 +79,8 @@ def test_killed_after_the_confirm_nothing_is_sent_again(case: AgentCase) -> None
     leave_journal(
         case,
         *accepted_and_starting(1),
-        records.Ended(report=finished(1)),
-        records.Confirmed(run_ids=(1,), at_ms=3),
+        file.Ended(report=finished(1)),
+        file.Confirmed(run_ids=(1,), at_ms=3),
     )
 
     case.boot()
@@ -90,7 +90,7 @@ def test_killed_after_the_confirm_nothing_is_sent_again(case: AgentCase) -> None
 
 
 def test_torn_starting_line_means_that_nothing_was_started(case: AgentCase) -> None:
-    leave_journal(case, records.Accepted(run_id=1), tail=b'{"t":"STARTING","run_id":1,"at')
+    leave_journal(case, file.Accepted(run_id=1), tail=b'{"t":"STARTING","run_id":1,"at')
 
     case.boot()
 
@@ -98,7 +98,7 @@ def test_torn_starting_line_means_that_nothing_was_started(case: AgentCase) -> N
 
 
 def test_earlier_reports_wait_for_the_welcome(case: AgentCase) -> None:
-    leave_journal(case, records.Accepted(run_id=1))
+    leave_journal(case, file.Accepted(run_id=1))
     case.desk.welcomes = False
     case.boot(welcomed=False)
     eventually(lambda: case.desk.heard)
@@ -161,7 +161,7 @@ def test_result_survives_a_broker_that_is_away_until_the_next_boot(case: AgentCa
 
     case.broker.stop()
     case.slots.finish(1)
-    eventually(lambda: any(isinstance(record, records.Ended) for record in case.records()))
+    eventually(lambda: any(isinstance(record, file.Ended) for record in case.records()))
     first.stop(hurry=True)
     assert first.join(60)
     case.broker.start()
@@ -200,12 +200,9 @@ def test_state_folder_frozen_at_any_time_under_load_tells_the_truth(
 
     for number, frozen in enumerate(copies[:: max(1, len(copies) // 5)]):
         lines = case.records(frozen.folder)
-        accepted = {line.run_id for line in lines if isinstance(line, records.Accepted)}
+        accepted = {line.run_id for line in lines if isinstance(line, file.Accepted)}
         confirmed = {
-            run_id
-            for line in lines
-            if isinstance(line, records.Confirmed)
-            for run_id in line.run_ids
+            run_id for line in lines if isinstance(line, file.Confirmed) for run_id in line.run_ids
         }
         heir = AgentCase(tmp_path / f"heir-{number}")
         heir.boot(state_dir=frozen.folder)
@@ -236,9 +233,9 @@ def test_second_executor_on_one_state_folder_ends_in_one_line(case: AgentCase) -
 def test_damaged_journal_is_read_as_far_as_it_goes_and_admits_what_it_may_have_lost(
     case: AgentCase,
 ) -> None:
-    leave_journal(case, records.Accepted(run_id=1))
+    leave_journal(case, file.Accepted(run_id=1))
     with (case.state_dir / "exec-1" / "journal").open("ab") as journal:
-        journal.write(b"\x00\x01damage\n" + records.to_line(records.Accepted(run_id=2)) + b"\n")
+        journal.write(b"\x00\x01damage\n" + file.to_line(file.Accepted(run_id=2)) + b"\n")
     before = now_ms()
 
     case.boot()
@@ -258,21 +255,21 @@ def test_damaged_journal_is_read_as_far_as_it_goes_and_admits_what_it_may_have_l
     ("lines", "expected"),
     [
         ((), KnownState.NEVER_STARTED),
-        ((records.Accepted(run_id=1),), KnownState.NEVER_STARTED),
+        ((file.Accepted(run_id=1),), KnownState.NEVER_STARTED),
         (accepted_and_starting(1), KnownState.FINISHED),
-        ((*accepted_and_starting(1), records.Ended(report=finished(1))), KnownState.FINISHED),
+        ((*accepted_and_starting(1), file.Ended(report=finished(1))), KnownState.FINISHED),
         (
             (
                 *accepted_and_starting(1),
-                records.Ended(report=finished(1)),
-                records.Confirmed(run_ids=(1,), at_ms=now_ms()),
+                file.Ended(report=finished(1)),
+                file.Confirmed(run_ids=(1,), at_ms=now_ms()),
             ),
             KnownState.FINISHED,
         ),
     ],
 )
 def test_new_boot_knows_what_became_of_the_old_ones_runs(
-    case: AgentCase, lines: tuple[records.AnyRecord, ...], expected: KnownState
+    case: AgentCase, lines: tuple[file.AnyRecord, ...], expected: KnownState
 ) -> None:
     leave_journal(case, *lines)
     case.boot()

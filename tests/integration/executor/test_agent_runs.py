@@ -10,7 +10,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
 from warren.broker.messages import Block, Finished, Heartbeat, NotStarted, Outcome, Started, Trigger
 from warren.broker.topology import DEAD_QUEUE
-from warren.executor.journal.records import Accepted, Confirmed, Ended, Starting
+from warren.executor.journal.file import Accepted, Confirmed, Ended, Starting
 from warren.executor.lanes.active_runs import STARTED_SECONDS
 from warren.executor.lanes.lanes import Decision, Lanes
 from warren.executor.run_life import Event

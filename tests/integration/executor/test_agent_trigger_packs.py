@@ -15,7 +15,7 @@ from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from warren.broker.codec import encode, packed
 from warren.broker.messages import Finished, NotStarted, Outcome, Triggers
-from warren.executor.journal import records
+from warren.executor.journal import file
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_each_trigger_of_a_message_runs_once_and_the_message_is_settled(case: Ag
         case.desk.expect(run_id, Finished)
 
     assert [case.starts_of(run_id) for run_id in range(1, 51)] == [1] * 50
-    accepted = [one for one in case.records() if isinstance(one, records.Accepted)]
+    accepted = [one for one in case.records() if isinstance(one, file.Accepted)]
     assert len(accepted) == 50
     eventually(lambda: case.desk.count_unsettled(case.desk.run_queue) == 0)
 
@@ -72,10 +72,10 @@ def test_killed_with_a_message_half_begun_its_runs_are_lost_given_back_or_report
     # Of five in the message, two were not in the journal yet; one was at work, and one done.
     leave_journal(
         case,
-        records.Accepted(run_id=1),
+        file.Accepted(run_id=1),
         *accepted_and_starting(2),
         *accepted_and_starting(3),
-        records.Ended(report=ended),
+        file.Ended(report=ended),
     )
     case.desk.declare_queues_of(OLD)
     case.desk.publish(case.desk.seal_triggers(range(1, 6), boot_id=OLD, routed_at_ms=2**50))

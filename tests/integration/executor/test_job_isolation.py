@@ -20,7 +20,7 @@ LOADED = {
     "warren.resources": "spelling",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement forking frames interpreter "
-    "job_main linux output process_state script_process termination zygote",
+    "job_main linux output process_state termination zygote",
     "warren.executor.handlers": "context declarations handler_registry hooks outcomes params",
 }
 

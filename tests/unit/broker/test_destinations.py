@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from warren.broker.destinations import AddressRefused, Destinations, literal
-from warren.executor.builtin.connections import HttpHosts
+from warren.executor.builtin.http import HttpHosts
 from warren.executor.gateway.allow_list import AllowList
 from warren.scheduler.alarms.channels.webhook_url import WebhookAllowList, check_webhook
 

@@ -2,7 +2,7 @@ import pytest
 
 from warren.broker.messages import Outcome
 from warren.broker.reasons import Why
-from warren.executor.processes.endings import Exit, conclude, killed
+from warren.executor.run_life import Exit, conclude, killed
 
 
 def end_of(exit_: Exit) -> tuple[Outcome, str]:

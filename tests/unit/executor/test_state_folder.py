@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from warren.broker.reasons import Why
-from warren.executor.messaging.signed_sender import Identity
+from warren.executor.messaging.outbox import Identity
 from warren.executor.state_folder import SIGNS_NAME, LifeSigns, running
 
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from warren.executor.builtin import connections
+from warren.executor.builtin import http
 from warren.testing import Done, run
 
 
@@ -195,7 +195,7 @@ def test_a_name_that_resolves_elsewhere_later_is_called_where_it_was_checked(
         address = "10.0.0.1" if asked.count(host) > 1 else "127.0.0.1"
         return [(2, 1, 6, "", (address, port))]
 
-    monkeypatch.setattr(connections.socket, "getaddrinfo", resolve)
+    monkeypatch.setattr(http.socket, "getaddrinfo", resolve)
 
     done = send(f"http://rebinds.example:{port}/text", hosts="127.0.0.1")
 

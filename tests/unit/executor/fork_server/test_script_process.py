@@ -1,7 +1,7 @@
 import pytest
 
 from warren.broker.messages import Trigger
-from warren.executor.fork_server.script_process import script_environment
+from warren.executor.fork_server.job_main import script_environment
 
 
 def trigger() -> Trigger:

@@ -6,7 +6,7 @@ from warren.broker.messages import Outcome
 from warren.broker.reasons import Why
 from warren.executor.gateway.protocol import RemoteResult
 from warren.executor.gateway.remote_slots import Liveness, conclude, lost, unanswered
-from warren.executor.processes.endings import Stop, killed, timed_out
+from warren.executor.run_life import Stop, killed, timed_out
 
 KILL, TIMEOUT = killed(Why.KILL_REQUESTED()), timed_out(5)
 

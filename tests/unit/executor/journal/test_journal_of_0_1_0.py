@@ -12,7 +12,7 @@ from warren.broker.messages import Called, Finished, NotStarted, Outcome, Trigge
 from warren.executor.begin_notes import OldNotes
 from warren.executor.errors import NewerJournal
 from warren.executor.fork_server import linux
-from warren.executor.journal import records
+from warren.executor.journal import file
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates, Stage
 
@@ -86,15 +86,15 @@ def test_the_same_boot_of_a_gateway_goes_on_with_a_run_of_0_1_0(state: Path) -> 
 def test_0_1_0_has_no_line_that_today_counts_as_damaged(state: Path) -> None:
     lines = (state / "journal").read_bytes().splitlines()
 
-    understood = [records.from_line(line) for line in lines]
+    understood = [file.from_line(line) for line in lines]
 
-    assert {type(one) for one in understood} == set(get_args(records.AnyRecord))
+    assert {type(one) for one in understood} == set(get_args(file.AnyRecord))
 
 
 def test_a_journal_of_a_newer_version_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
-    newer = records.Boot(boot_id="b", at_ms=1, format=records.FORMAT + 1)
+    newer = file.Boot(boot_id="b", at_ms=1, format=file.FORMAT + 1)
     later = b'{"t":"OF_THE_FUTURE","run_id":1}'
-    before = b"".join(line + b"\n" for line in (records.to_line(newer), later))
+    before = b"".join(line + b"\n" for line in (file.to_line(newer), later))
     path = tmp_path / "journal"
     path.write_bytes(before)
 

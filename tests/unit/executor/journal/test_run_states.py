@@ -16,9 +16,8 @@ from warren.broker.reasons import Why, to_json
 from warren.executor.begin_notes import BeginNote, OldNotes, make_note
 from warren.executor.errors import JournalFailed
 from warren.executor.fork_server import linux
-from warren.executor.journal import records
-from warren.executor.journal.file import Journal
-from warren.executor.journal.records import Final
+from warren.executor.journal import file
+from warren.executor.journal.file import Final, Journal
 from warren.executor.journal.run_states import MEMORY_MS, SETTLED_MS, FinishedRuns, RunStates, Stage
 
 
@@ -51,15 +50,15 @@ def boot(path: Path, boot_id: str, now_ms: int = 1_000) -> tuple[RunStates, list
     return run_states, begin(run_states, boot_id, now_ms)
 
 
-def write(path: Path, lines: Sequence[records.AnyRecord | bytes]) -> None:
+def write(path: Path, lines: Sequence[file.AnyRecord | bytes]) -> None:
     path.write_bytes(
         b"".join(
-            (line if isinstance(line, bytes) else records.to_line(line)) + b"\n" for line in lines
+            (line if isinstance(line, bytes) else file.to_line(line)) + b"\n" for line in lines
         )
     )
 
 
-BOOT = records.Boot(boot_id="boot-1", at_ms=500)
+BOOT = file.Boot(boot_id="boot-1", at_ms=500)
 NEVER_STARTED = NotStarted(
     run_id=1,
     boot_id="boot-1",
@@ -82,7 +81,7 @@ def test_run_goes_through_its_stages(path: Path) -> None:
     stages, open_at = [], []
     for step in (
         lambda: run_states.accept(1),
-        lambda: run_states.start(records.Starting(run_id=1, at_ms=5)),
+        lambda: run_states.start(file.Starting(run_id=1, at_ms=5)),
         lambda: run_states.finish(finished(1)),
         lambda: run_states.confirm((1,), 9),
     ):
@@ -97,7 +96,7 @@ def test_run_goes_through_its_stages(path: Path) -> None:
 def test_killed_after_accepted_the_run_is_reported_not_started_in_the_old_boots_name(
     path: Path,
 ) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1)])
+    write(path, [BOOT, file.Accepted(run_id=1)])
 
     _, reports = boot(path, "boot-2")
 
@@ -105,7 +104,7 @@ def test_killed_after_accepted_the_run_is_reported_not_started_in_the_old_boots_
 
 
 def test_killed_after_starting_the_run_is_reported_lost_in_the_old_boots_name(path: Path) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1), records.Starting(run_id=1, at_ms=600)])
+    write(path, [BOOT, file.Accepted(run_id=1), file.Starting(run_id=1, at_ms=600)])
 
     _, reports = boot(path, "boot-2", now_ms=900)
 
@@ -138,7 +137,7 @@ def test_start_of_a_reserved_run_outlives_the_process_without_a_sync(path: Path)
     run_states.accept(1)
     run_states.reserve((1,))
     run_states.commit()
-    run_states.start(records.Starting(run_id=1, at_ms=600))
+    run_states.start(file.Starting(run_id=1, at_ms=600))
     run_states.write()
 
     _, (report,) = boot(path, "boot-2")
@@ -168,7 +167,7 @@ def test_host_that_went_down_leaves_reserved_runs_lost_and_others_not_started(
 def test_host_that_cannot_be_told_counts_as_one_that_went_down(
     path: Path, monkeypatch: pytest.MonkeyPatch, now: str
 ) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1), records.Reserved(run_ids=(1,))])
+    write(path, [BOOT, file.Accepted(run_id=1), file.Reserved(run_ids=(1,))])
     monkeypatch.setattr(linux, "host_boot", lambda: now)
 
     _, (report,) = boot(path, "boot-2")
@@ -186,12 +185,12 @@ def test_reservation_and_host_outlive_a_compaction(
     run_states.reserve((1,))
     run_states.compact(1_100)
 
-    kept = [records.from_line(line) for line in Journal(path).read()]
+    kept = [file.from_line(line) for line in Journal(path).read()]
 
     assert kept == [
-        records.Boot(boot_id="boot-1", at_ms=1_000, host_boot="host-boot-1"),
-        records.Accepted(run_id=1),
-        records.Reserved(run_ids=(1,)),
+        file.Boot(boot_id="boot-1", at_ms=1_000, host_boot="host-boot-1"),
+        file.Accepted(run_id=1),
+        file.Reserved(run_ids=(1,)),
     ]
 
 
@@ -203,7 +202,7 @@ def hand_over(path: Path, old: OldNotes, *, begun: int, is_compacted: bool = Fal
         run_states.accept(run_id)
     run_states.reserve((1, 2, 3, 4))
     run_states.commit()
-    run_states.start(records.Starting(run_id=1, at_ms=600))
+    run_states.start(file.Starting(run_id=1, at_ms=600))
     run_states.hand_over((1, 2, 3))
     run_states.write()
     old.path_of("boot-1").mkdir(parents=True)
@@ -292,9 +291,9 @@ def test_killed_after_finished_the_result_is_reported_again(path: Path) -> None:
         path,
         [
             BOOT,
-            records.Accepted(run_id=1),
-            records.Starting(run_id=1, at_ms=600),
-            records.Ended(report=finished(1)),
+            file.Accepted(run_id=1),
+            file.Starting(run_id=1, at_ms=600),
+            file.Ended(report=finished(1)),
         ],
     )
 
@@ -308,10 +307,10 @@ def test_killed_after_confirmed_nothing_is_reported_but_the_run_is_known(path: P
         path,
         [
             BOOT,
-            records.Accepted(run_id=1),
-            records.Starting(run_id=1, at_ms=600),
-            records.Ended(report=finished(1)),
-            records.Confirmed(run_ids=(1,), at_ms=700),
+            file.Accepted(run_id=1),
+            file.Starting(run_id=1, at_ms=600),
+            file.Ended(report=finished(1)),
+            file.Confirmed(run_ids=(1,), at_ms=700),
         ],
     )
 
@@ -323,7 +322,7 @@ def test_killed_after_confirmed_nothing_is_reported_but_the_run_is_known(path: P
 
 
 def test_verdict_on_a_crash_is_repeated_by_every_boot_until_it_is_confirmed(path: Path) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1), records.Starting(run_id=1, at_ms=600)])
+    write(path, [BOOT, file.Accepted(run_id=1), file.Starting(run_id=1, at_ms=600)])
 
     _, second = boot(path, "boot-2", now_ms=900)
     third_states, third = boot(path, "boot-3", now_ms=950)
@@ -337,9 +336,9 @@ def test_verdict_on_a_crash_is_repeated_by_every_boot_until_it_is_confirmed(path
 
 
 def test_torn_last_line_was_never_acted_upon(path: Path) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1)])
+    write(path, [BOOT, file.Accepted(run_id=1)])
     whole = path.read_bytes()
-    path.write_bytes(whole + records.to_line(records.Starting(run_id=1, at_ms=600))[:-3])
+    path.write_bytes(whole + file.to_line(file.Starting(run_id=1, at_ms=600))[:-3])
 
     run_states, reports = boot(path, "boot-2")
 
@@ -354,7 +353,7 @@ def test_torn_last_line_was_never_acted_upon(path: Path) -> None:
 def test_damaged_line_in_the_middle_is_skipped_and_makes_the_memory_younger(
     path: Path, damage: bytes
 ) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1), damage, records.Accepted(run_id=2)])
+    write(path, [BOOT, file.Accepted(run_id=1), damage, file.Accepted(run_id=2)])
 
     run_states, reports = boot(path, "boot-2", now_ms=900)
 
@@ -376,7 +375,7 @@ def test_everything_said_survives_a_compaction(path: Path) -> None:
     for run_id in (1, 2, 3, 4):
         run_states.accept(run_id)
     for run_id in (2, 3, 4):
-        run_states.start(records.Starting(run_id=run_id, at_ms=5))
+        run_states.start(file.Starting(run_id=run_id, at_ms=5))
     run_states.finish(finished(3))
     run_states.finish(finished(4))
     run_states.confirm((4,), 9)
@@ -398,7 +397,7 @@ def test_compaction_makes_the_file_small(path: Path) -> None:
     while not run_states.is_due_for_compaction:
         run_id += 1
         run_states.accept(run_id)
-        run_states.start(records.Starting(run_id=run_id, at_ms=5))
+        run_states.start(file.Starting(run_id=run_id, at_ms=5))
         run_states.finish(finished(run_id))
         run_states.confirm((run_id,), 9)
         run_states.commit()
@@ -436,7 +435,7 @@ def test_memory_for_kept_reports_is_bounded_with_all_that_python_adds(path: Path
         before, _ = tracemalloc.get_traced_memory()
         for number in range(count):
             run_id = 1_000_000 + number
-            finished_runs.add(run_id, 2_000_000 + number, records.line_of(finished(run_id)))
+            finished_runs.add(run_id, 2_000_000 + number, file.line_of(finished(run_id)))
         used = tracemalloc.get_traced_memory()[0] - before
     finally:
         tracemalloc.stop()
@@ -497,7 +496,7 @@ def test_boots_of_the_journal_are_known_and_others_not(path: Path) -> None:
 def test_only_what_was_given_to_a_known_boot_since_the_horizon_cannot_be_forgotten(
     path: Path,
 ) -> None:
-    write(path, [BOOT, records.Horizon(since_ms=600)])
+    write(path, [BOOT, file.Horizon(since_ms=600)])
 
     run_states, _ = boot(path, "boot-2", now_ms=1_000)
 
@@ -514,7 +513,7 @@ def test_journal_that_forgot_nothing_covers_its_boots_from_their_first_moment(pa
 
 
 def test_oldest_of_very_many_boots_are_forgotten_and_memory_begins_later(path: Path) -> None:
-    write(path, [records.Boot(boot_id=f"boot-{n}", at_ms=n) for n in range(1_500)])
+    write(path, [file.Boot(boot_id=f"boot-{n}", at_ms=n) for n in range(1_500)])
 
     run_states, _ = boot(path, "boot-now", now_ms=9_000)
 
@@ -526,7 +525,7 @@ def test_oldest_of_very_many_boots_are_forgotten_and_memory_begins_later(path: P
 def test_begin_on_a_full_disk_may_be_tried_again(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1)])
+    write(path, [BOOT, file.Accepted(run_id=1)])
     run_states = open_run_states(path)
     with monkeypatch.context() as patch:
         patch.setattr(Journal, "rewrite", _fail)
@@ -549,7 +548,7 @@ def test_begin_on_a_full_disk_may_be_tried_again(
 
 
 def test_boot_that_has_no_room_for_a_new_file_begins_in_the_old_one(path: Path) -> None:
-    write(path, [BOOT, records.Accepted(run_id=1), records.Accepted(run_id=2)])
+    write(path, [BOOT, file.Accepted(run_id=1), file.Accepted(run_id=2)])
     blocker = path.with_suffix(".tmp")
     blocker.mkdir()
     first = open_run_states(path)
@@ -606,7 +605,7 @@ def test_reason_that_is_no_unicode_is_reported_with_question_marks(path: Path) -
 
 
 def test_reports_of_an_older_boot_come_with_their_size(path: Path) -> None:
-    write(path, [BOOT, records.Ended(report=finished(1, message="x" * 5_000))])
+    write(path, [BOOT, file.Ended(report=finished(1, message="x" * 5_000))])
 
     ((_, size),) = open_run_states(path).begin("boot-2", 1_000)
 
@@ -621,8 +620,8 @@ class TestRemoteRuns:
             run_id=run_id, job_id=1, boot_id="boot-1", kind="CRON", handler="h", scheduled_at_ms=1
         )
 
-    def starting(self, run_id: int) -> records.Starting:
-        return records.Starting(run_id=run_id, at_ms=5, trigger=self.remote(run_id), host_at_ms=7)
+    def starting(self, run_id: int) -> file.Starting:
+        return file.Starting(run_id=run_id, at_ms=5, trigger=self.remote(run_id), host_at_ms=7)
 
     def start(self, path: Path, run_id: int) -> RunStates:
         run_states, _ = boot(path, "boot-1")
@@ -711,7 +710,7 @@ def test_calls_are_reported_again_by_the_next_boot_until_the_broker_has_them(pat
 def test_a_call_survives_that_its_run_is_lost_and_comes_before_that_end(path: Path) -> None:
     run_states, _ = boot(path, "boot-1")
     run_states.accept(7)
-    run_states.start(records.Starting(run_id=7, at_ms=5))
+    run_states.start(file.Starting(run_id=7, at_ms=5))
     run_states.call(called(param=None))
     run_states.commit()
 

@@ -8,7 +8,7 @@ from warren.executor.lanes.reporting import (
     PROGRESS_SECONDS,
     ProgressReports,
 )
-from warren.executor.messaging.signed_sender import Identity, Sender
+from warren.executor.messaging.outbox import Identity, Sender
 
 
 class Case:

@@ -13,7 +13,7 @@ from warren.broker.messages import Heartbeat, Load
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Confirm
 from warren.executor.messaging.heartbeat import HeartbeatThread, SchedulerClock
-from warren.executor.messaging.signed_sender import Identity, Sender
+from warren.executor.messaging.outbox import Identity, Sender
 
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")
 

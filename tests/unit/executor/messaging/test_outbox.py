@@ -19,8 +19,7 @@ from warren.broker.messages import (
 )
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Confirm
-from warren.executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Outbox
-from warren.executor.messaging.signed_sender import Identity, Sender
+from warren.executor.messaging.outbox import FULL_BYTES, FULL_REPORTS, Identity, Outbox, Sender
 
 OK, LOST, BACK = Confirm.CONFIRMED, Confirm.UNKNOWN, Confirm.RETURNED
 WHO = Identity(app="demo", address="exec-1", boot_id="boot-1")

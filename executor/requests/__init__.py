@@ -1,1 +1,0 @@
-"""Handles arriving triggers, commands and questions."""
