@@ -4,8 +4,8 @@
 # Python 3.11.16; another one: docker build --build-arg PYTHON=python:3.13-slim-bookworm@sha256:…
 ARG PYTHON=python:3.11-slim-bookworm@sha256:0bee7276f83efd4a1ee05bbbf4281d95ed28e079220a9457f25a93e3f1e3c31b
 
-# Node.js 24.19
 FROM node:24-bookworm-slim@sha256:a9f5f7c91a432850b2a8a7797adf5eadb6c733ceed61167806cee7ea7fbc29df AS scripts
+# Node.js 24.19
 WORKDIR /source
 COPY admin_web warren/admin_web
 COPY scripts/build-console scripts/

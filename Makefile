@@ -31,7 +31,7 @@ endif
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help up install console test tests test-fast release-check check lint coverage wheel docs fuzz interop openapi format bench bench-api bench-business-day bench-gateway bench-console bench-growth bench-peers soak matrix services clean made-elsewhere
+.PHONY: help up install console test tests test-fast release-check check lint coverage wheel release docs fuzz interop openapi format bench bench-api bench-business-day bench-gateway bench-console bench-growth bench-peers soak matrix services clean made-elsewhere
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -83,6 +83,10 @@ coverage: $(TEST_INSTALLED) ## Measure what the unit tests cover; build/coverage
 wheel: $(TEST_INSTALLED) ## Build sdist and wheel into dist, with the console's scripts
 	@scripts/build-console
 	@$(BIN)/python -m build --no-isolation --outdir dist .
+
+release: $(TEST_INSTALLED) ## Build what a release is into dist: wheel, sdist, a Dockerfile that installs the wheel, notes
+	@scripts/build-console
+	@$(BIN)/python scripts/make-release
 
 docs: $(DOCS_INSTALLED) ## Build the documentation into build/docs; a dead link is an error
 	@$(BIN)/sphinx-build --builder html --fail-on-warning --keep-going --quiet -c docs . build/docs

@@ -6,7 +6,7 @@ again in each new interpreter, which must stay cheap and free of side effects.
 
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 __all__ = [
     "ApiError",
     "AsyncClient",

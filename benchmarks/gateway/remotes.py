@@ -11,6 +11,7 @@ import sys
 from urllib.parse import urlsplit
 
 REGISTER_SECONDS = 30.0
+AGAIN_SECONDS = 0.5
 STARTS = os.open(os.environ["BENCH_STARTS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 _ACCEPTED = b'{"code":200,"msg":null,"data":null}'
 _LOG = (
@@ -61,7 +62,7 @@ class Remote:
     async def _register(self, url: str) -> None:
         who = {"registryGroup": "EXECUTOR", "registryKey": self._app, "registryValue": url}
         while True:
-            await self._post("registry", who, await self._connect())
+            await self._tell("registry", who)
             await asyncio.sleep(REGISTER_SECONDS)
 
     async def _call_back(self) -> None:
@@ -73,9 +74,23 @@ class Remote:
                 {"logId": one, "logDateTim": 0, "handleCode": 200, "handleMsg": "done"}
                 for one in ended
             ]
-            if self._connection is None:
-                self._connection = await self._connect()
-            await self._post("callback", results, self._connection)
+            await self._tell("callback", results)
+
+    async def _tell(self, name: str, value: object) -> None:
+        """Post a value, as often as it takes: the gateway may be restarting."""
+        while True:
+            # Registering does not wait behind callbacks.
+            kept, is_kept = self._connection, name == "callback"
+            try:
+                connection = kept if kept is not None and is_kept else await self._connect()
+                if is_kept:
+                    self._connection = connection
+                await self._post(name, value, connection)
+            except (OSError, asyncio.IncompleteReadError):
+                self._connection = None
+                await asyncio.sleep(AGAIN_SECONDS)
+            else:
+                return
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         return await asyncio.open_connection(self._gateway.hostname, self._gateway.port)

@@ -5,6 +5,8 @@ Building needs no network. Installing needs PyPI, and is skipped where that cann
 
 import json
 import shlex
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.request import urlopen
@@ -16,6 +18,7 @@ from tests.support.command import Command
 from tests.support.distributions import BUNDLE
 from tests.support.eventually import eventually
 from tests.support.ports import free_port
+from warren import __version__
 from warren.cli import COMMANDS
 from warren.error_output import SERVER_LIBRARIES
 
@@ -144,6 +147,7 @@ class TestBuilt:
         said = distributions.metadata(wheel)
 
         assert (said["Name"], said["License-Expression"]) == ("warren", "Apache-2.0")
+        assert said["Version"] == __version__
         assert said["Requires-Python"] == ">=3.11"
         assert said["Summary"]
         assert said["Keywords"]
@@ -157,6 +161,73 @@ class TestBuilt:
         server = [one for one in said if 'extra == "server"' in one]
         assert base == {"click", "msgspec", "pika", "psutil", "structlog", "tzdata"}
         assert any(one.startswith("SQLAlchemy") for one in server)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What `make release` leaves in `dist`."""
+    sources = distributions.copy_sources(tmp_path_factory.mktemp("release") / "sources")
+    make = distributions.ROOT / "scripts/make-release"
+    distributions.run(Path(sys.executable), str(make), folder=sources)
+    return sources / "dist"
+
+
+class TestRelease:
+    def test_it_has_wheel_sdist_and_what_the_dockerfile_copies(self, release: Path) -> None:
+        held = {path.relative_to(release).as_posix() for path in release.rglob("*")}
+        copied = [
+            source
+            for line in (release / "Dockerfile").read_text().splitlines()
+            for source in line.split()[1:-1]
+            if line.startswith("COPY ") and "--from=" not in line
+        ]
+        names = {f"warren-{__version__}-py3-none-any.whl", f"warren-{__version__}.tar.gz"}
+
+        assert names | {"NOTES.md", "SHA256SUMS"} | set(copied) <= held
+        assert names & set(copied)
+        assert {line.split()[1] for line in (release / "SHA256SUMS").open()} == names
+
+    def test_its_dockerfile_differs_only_in_where_the_wheel_comes_from(self, release: Path) -> None:
+        ours = (distributions.ROOT / "Dockerfile").read_text().splitlines()
+        theirs = (release / "Dockerfile").read_text().splitlines()
+
+        [added] = [line for line in theirs if line not in ours and "pip wheel" in line]
+        assert [line for line in theirs if line not in ours and line != added] == [
+            f"COPY constraints.txt warren-{__version__}-py3-none-any.whl ./"
+        ]
+        assert ours[-12:] == theirs[-12:]
+
+    def test_its_notes_are_those_of_the_changelog(self, release: Path) -> None:
+        notes = (release / "NOTES.md").read_text()
+        changelog = (distributions.ROOT / "CHANGELOG.md").read_text()
+
+        title, _, rest = notes.partition("\n\n")
+        assert title == f"# Warren {__version__}"
+        assert changelog.partition(rest.strip())[2].lstrip().startswith("## ")
+
+    @pytest.mark.release
+    def test_it_is_installed_as_its_dockerfile_says_and_runs(
+        self, release: Path, tmp_path: Path
+    ) -> None:
+        distributions.skip_without_pypi(tmp_path)
+        wheels, pip = tmp_path / "wheels", ("-m", "pip", "--disable-pip-version-check")
+        build, install = (
+            shlex.split(line.partition("&&")[0].replace("/wheels", str(wheels)))[2:]
+            for line in (release / "Dockerfile").read_text().splitlines()
+            if line.startswith("RUN pip ")
+        )
+        distributions.run(Path(sys.executable), *pip, *build, folder=release)
+        programs = distributions.make_environment(tmp_path / "venv", [], *install[1:])
+
+        said = distributions.run(programs / "warren", "--version", folder=tmp_path)
+        folder = tmp_path / "project"
+        with Command("up", "--port", "0", folder=folder, program=programs / "warren") as up:
+            console = up.wait_for("  console ").split()[-1]
+            assert status_of(console + "/") == 200
+            up.send(signal.SIGINT)
+            assert up.wait() == 0
+
+        assert said.stdout == f"warren {__version__}\n"
 
 
 @pytest.fixture(scope="module")

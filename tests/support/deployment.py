@@ -6,11 +6,12 @@ import time
 import uuid
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from subprocess import CompletedProcess
 from typing import Any, Self
 
 from sqlalchemy import func, select
 
-from tests.support import fault_injection, recording_handlers
+from tests.support import fault_injection, first_release, recording_handlers
 from tests.support.acting import NamedCommands
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
@@ -43,8 +44,15 @@ class Deployment:
     """
 
     def __init__(
-        self, folder: Path, *, database_url: str, broker_url: str, **settings: str
+        self,
+        folder: Path,
+        *,
+        database_url: str,
+        broker_url: str,
+        has_schema: bool = True,
+        **settings: str,
     ) -> None:
+        """Make the schema of today, unless `has_schema` is false."""
         self.folder = folder
         self.folder.mkdir(parents=True, exist_ok=True)
         self.app = "demo"
@@ -52,11 +60,14 @@ class Deployment:
         self.known_apps: set[str] = set()
         #: Whether long commands are started as programs; see `Command`.
         self.cold = False
+        #: The code of another version that commands run from now on; None = today's.
+        self.code: Path | None = None
         self.broker_url = broker_url
         self.handlers = shutil.copy(recording_handlers.__file__, folder / "handlers.py")
         self.database = Database(database_url)
-        migration.upgrade(self.database)
-        self.add_app(self.app)
+        if has_schema:
+            migration.upgrade(self.database)
+            self.add_app(self.app)
         self.commands = NamedCommands(self.database, self.now_ms, who="the tests")
         self._mark = uuid.uuid4().hex
         self._running: list[Command] = []
@@ -117,13 +128,13 @@ class Deployment:
 
     def warren(self, *arguments: str) -> str:
         """Run a short command and return its output; it must succeed."""
-        done = run_warren(*arguments, folder=self.folder, env=self.env)
+        done = self._run(*arguments)
         assert done.returncode == 0, f"warren {arguments}: {done.stdout}{done.stderr}"
         return done.stdout
 
     def warren_fails(self, *arguments: str) -> str:
         """Run a short command that must exit with status 1; return its output."""
-        done = run_warren(*arguments, folder=self.folder, env=self.env)
+        done = self._run(*arguments)
         assert done.returncode == 1, f"warren {arguments}: {done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
@@ -340,11 +351,20 @@ class Deployment:
             if environment.get(MARK) == self._mark and process.state not in "ZX"
         ]
 
+    def _run(self, *arguments: str) -> CompletedProcess[str]:
+        if self.code is None:
+            return run_warren(*arguments, folder=self.folder, env=self.env)
+        return first_release.run(self.code, *arguments, folder=self.folder, env=self.env)
+
     def _start(
         self, *arguments: str, fate: Sequence[str] = (), env: dict[str, str] | None = None
     ) -> Command:
         every = self.env | (env or {})
-        if fate:
+        if self.code is not None:
+            program, call = first_release.PYTHON, ("-m", "warren", *arguments)
+            every |= first_release.environment(self.code)
+            command = Command(*call, folder=self.folder, env=every, program=program)
+        elif fate:
             script = (fault_injection.__file__, *fate)
             program = Path(sys.executable)
             command = Command(*script, *arguments, folder=self.folder, env=every, program=program)

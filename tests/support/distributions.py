@@ -20,7 +20,15 @@ from tests.support.processes import basic_environment
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("admin_web", "broker", "executor", "resources", "scheduler", "sql", "warren")
-FILES = ("CHANGELOG.md", "LICENSE", "MANIFEST.in", "README.md", "constraints.txt", "pyproject.toml")
+FILES = (
+    "CHANGELOG.md",
+    "Dockerfile",
+    "LICENSE",
+    "MANIFEST.in",
+    "README.md",
+    "constraints.txt",
+    "pyproject.toml",
+)
 #: Every package lies in a folder of its own; `warren` has a link to each of the others.
 NOT_COPIED = shutil.ignore_patterns("__pycache__", "node_modules", "bundle")
 BUNDLE = "admin_web/static/bundle"
@@ -34,6 +42,7 @@ def copy_sources(folder: Path) -> Path:
         shutil.copytree(ROOT / package, folder / package, symlinks=True, ignore=NOT_COPIED)
     for name in FILES:
         shutil.copy(ROOT / name, folder)
+    shutil.copytree(ROOT / "deploy", folder / "deploy")
     (folder / "scripts").mkdir()
     shutil.copy(ROOT / "scripts/build-console", folder / "scripts")
     (folder / BUNDLE).mkdir()
@@ -104,11 +113,14 @@ def skip_without_pypi(folder: Path) -> None:
         pytest.skip("PyPI cannot be reached, so nothing can be installed from it")
 
 
-def make_environment(folder: Path, packages: Sequence[str]) -> Path:
-    """Return the `bin` of a new environment with only these packages and their dependencies."""
+def make_environment(folder: Path, packages: Sequence[str], *options: str) -> Path:
+    """Return the `bin` of a new environment with only these packages and their dependencies.
+
+    `options` are more arguments of `pip install`.
+    """
     here = Path(sys.executable)
     run(here, "-m", "venv", "--without-pip", str(folder), folder=folder.parent)
     into = ("--python", str(folder / "bin/python"))
     pip = ("-m", "pip", *into, "install", "-q", "--disable-pip-version-check", "--no-input")
-    run(here, *pip, *packages, folder=folder.parent)
+    run(here, *pip, *options, *packages, folder=folder.parent)
     return folder / "bin"

@@ -8,12 +8,15 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.support.processes import basic_environment
 
+#: Runs the code of 0.1.0 in the environment of the tests, which has all that it imports.
+PYTHON = Path(sys.executable)
 COMMIT = "b4665f5668c7f7f70cc2d3343bde137b88f8df12"
 DATA = Path(__file__).parents[1] / "data/v0_1_0"
 _ROOT = Path(__file__).parents[2]
@@ -41,10 +44,25 @@ def environment(code: Path) -> dict[str, str]:
     return {"PYTHONPATH": str(code), "PYTHONDONTWRITEBYTECODE": "1"}
 
 
+def run(
+    code: Path, *arguments: str, folder: Path, env: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """Run `warren ARGUMENTS` by this code, and return its status and both outputs."""
+    return subprocess.run(
+        (str(PYTHON), "-m", "warren", *arguments),
+        cwd=folder,
+        env=basic_environment() | {"HOME": str(folder)} | dict(env) | environment(code),
+        capture_output=True,
+        text=True,
+        timeout=120.0,
+        check=False,
+    )
+
+
 def write_samples(code: Path, folder: Path) -> None:
     """Have 0.1.0's code write its messages, and an executor's state, into a folder."""
     subprocess.run(
-        (sys.executable, str(_SAMPLES), str(folder)),
+        (str(PYTHON), str(_SAMPLES), str(folder)),
         env=basic_environment() | environment(code),
         cwd=code,
         capture_output=True,

@@ -173,7 +173,7 @@ def write_messages(path: Path) -> None:
 
 def write_reasons(path: Path) -> None:
     """Write each reason as columns, messages and journals hold it."""
-    reasons = (why(**dict.fromkeys(places(why), "a fact")) for why in Why)
+    reasons = (why(**dict.fromkeys(sorted(places(why)), "a fact")) for why in Why)
     path.write_text("".join(f"{to_json(reason)}\n" for reason in reasons))
 
 
