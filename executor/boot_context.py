@@ -27,6 +27,9 @@ class Limits:
 
     At its end it waits `drain_seconds` for running runs, `grace_seconds` and `proof_seconds` until
     the processes of stopped ones are gone, and `report_seconds` until its reports have arrived.
+
+    For `bequest_seconds` after it has taken an address over, the boot before may still bequeath
+    what became of its runs.
     """
 
     slots: int
@@ -42,6 +45,7 @@ class Limits:
     waiting_bytes: int = 64_000_000
     lane_runs: int = 1_000
     reserved_runs: int = 128
+    bequest_seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -538,7 +538,7 @@ class Roles:
             requester=opened.requester,
             roster=self.roster,
         )
-        self.killer = Killer(self.context, self._commands)
+        self.killer = Killer(self.context, self._commands, self.roster)
         self.flow_keeper = FlowKeeper(self.context, self._ender, self.completion)
 
     def _make_retention(self) -> None:

@@ -122,8 +122,8 @@ class Executor:
     `make_slots` is `Slots` with everything but its events. `state` is the state folder if it is
     locked already, otherwise its parent folder. After `join`, `failure` says in one line why the
     executor failed, and `exit_status` is the status for the process; `was_drained` says that a
-    scheduler asked it to end, `was_refused` that another executor has its address, `was_clean` that
-    it left nothing behind.
+    scheduler asked it to end, `was_refused` that another executor has its address, `was_replaced`
+    that it was the one before, `was_clean` that it left nothing behind.
     """
 
     def __init__(
@@ -141,6 +141,7 @@ class Executor:
         self.failure = ""
         self.was_drained = False
         self.was_refused = False
+        self.was_replaced = False
         self._link = link
         self._make_slots = make_slots
         self._run_logs = run_logs
@@ -214,6 +215,14 @@ class Executor:
         """Begin to shut down, but let running jobs take as long as they need; as `stop`."""
         with contextlib.suppress(RuntimeError):  # it has ended
             self._loop.call_soon_threadsafe(self._begin_drain)
+
+    def adopt(self, journal: bytes, then: Callable[[str], None]) -> None:
+        """Go on with what an earlier boot of its address left elsewhere, from any thread.
+
+        `then` gets "" on the core's thread once that is in the journal here, or why it cannot be.
+        """
+        with contextlib.suppress(RuntimeError):  # it has ended
+            self._loop.call_soon_threadsafe(self._adopt, journal, then)
 
     def reload(self, then: Callable[[str], None]) -> None:
         """Reload the handlers, from any thread; runs that start later use the new code.
@@ -289,6 +298,10 @@ class Executor:
         if self._core is not None:
             self._core.reload(then)
 
+    def _adopt(self, journal: bytes, then: Callable[[str], None]) -> None:
+        if self._core is not None:
+            self._core.adopt(journal, then)
+
     def _begin_drain(self) -> None:
         if self._shutdown is not None:
             self._shutdown.begin_drain()
@@ -302,6 +315,7 @@ class Executor:
     def _refused(self, reason: str) -> None:
         address = self.identity.address
         self.was_refused = True
+        self.was_replaced = self._core is not None and self._core.has_past
         self.failure = f"address {address} is in use by another running executor"
         self._log.error("executor_refused", why=reason)
         self._end(hurry=True)

@@ -35,6 +35,7 @@ from warren.broker.messages import (
     Progress,
     Question,
     Refused,
+    Report,
     Trigger,
     Triggers,
     Welcome,
@@ -50,7 +51,7 @@ from warren.executor.core.requests import (
     Intake,
     QueryResponder,
 )
-from warren.executor.errors import JournalFailed
+from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.file import CallKey
 from warren.executor.journal.group_commit import GroupCommit
@@ -253,6 +254,8 @@ class Startup:
         self._make_run_inbox = make_run_inbox
         self._is_closed = False
         self.was_welcomed = False
+        #: Whether reports are sent.
+        self.is_reporting = False
         self._reason = ""
         self._sent = ""
         self._sent_at = float("-inf")
@@ -326,14 +329,33 @@ class Startup:
             self._log.error("journal_write_failed", error=str(error))
             return
         readiness.is_unable_to_begin = False
-        for report, size in unconfirmed:
-            self._roles.outbox.add(report, size)
-        if unconfirmed:
-            self._log.warning("earlier_runs_reported", count=len(unconfirmed))
-        self._roles.outbox.start()
+        self._report(unconfirmed)
         if not readiness.is_draining:
             self.run_inbox = self._make_run_inbox()
             self.run_inbox.start()
+
+    def give_up(self, cluster: str) -> None:
+        """Report what an earlier process of this boot left, as another boot has the address.
+
+        What it never started is planned again. What it started is left in the journal.
+        """
+        run_states = self._context.run_states
+        if self.is_reporting or not cluster or not run_states.has_open:
+            return
+        self._context.sealer.pin(cluster)
+        try:
+            self._report(run_states.begin(self._identity.boot_id, self._clock.now_ms()))
+        except JournalFailed as error:
+            self._log.error("journal_write_failed", error=str(error))
+
+    def _report(self, earlier: Sequence[tuple[Report, int]]) -> None:
+        for report, size in earlier:
+            self._roles.outbox.add(report, size)
+        if earlier:
+            self._log.warning("earlier_runs_reported", count=len(earlier))
+        if not self.is_reporting:
+            self._roles.outbox.start()
+            self.is_reporting = True
 
 
 class Watch:
@@ -433,7 +455,7 @@ class Core:
 
     def start(self) -> None:
         """Start sending heartbeats, and wait for the welcome."""
-        self._active_runs.resume(self._identity.boot_id)
+        self._active_runs.resume(self._run_states.resumable(self._identity.boot_id))
         self._roles.heartbeats.start()
         self._command_inbox.start()
         self._startup.start()
@@ -547,15 +569,16 @@ class Core:
                 continue
             elif isinstance(message, NotWelcome | Refused | Drain):
                 if message.boot_id == self._identity.boot_id:
-                    self._obey(message)
+                    self._obey(message, arrival.cluster)
             elif self._startup.was_welcomed:
                 self._roles.commands.handle(message)
         self._command_inbox.ack(deliveries_of(arrivals))
 
-    def _obey(self, message: NotWelcome | Refused | Drain) -> None:
+    def _obey(self, message: NotWelcome | Refused | Drain, cluster: str) -> None:
         if isinstance(message, NotWelcome):
             self._startup.note_reason(message.reason)
         elif isinstance(message, Refused):
+            self._startup.give_up(cluster)
             self._on_refused(message.reason)
         else:
             self._on_drain()
@@ -641,6 +664,22 @@ class Core:
         except JournalFailed as error:
             self._log.error("journal_write_failed", error=str(error))
 
+    def adopt(self, journal: bytes, then: Callable[[str], None]) -> None:
+        """Go on with what an earlier boot left elsewhere; see `Executor.adopt`."""
+        try:
+            reports, starts = self._run_states.adopt(journal, self._clock.now_ms())
+        except NewerJournal as error:
+            then(str(error))
+            return
+
+        def go_on() -> None:
+            for report, size in reports:
+                self._roles.outbox.add(report, size)
+            self._active_runs.resume(starts)
+            then("")
+
+        self._commits.when_durable(go_on)
+
     def reload(self, then: Callable[[str], None]) -> None:
         """Reload the handlers; see `Slots.reload`."""
 
@@ -662,6 +701,11 @@ class Core:
         return self._startup.run_inbox is not None
 
     @property
+    def has_past(self) -> bool:
+        """Whether its journal knows of boots."""
+        return self._run_states.remembers_since_ms > 0
+
+    @property
     def is_working(self) -> bool:
         """Whether a run is running."""
         return self._active_runs.is_working
@@ -679,7 +723,7 @@ class Core:
     @property
     def has_unconfirmed(self) -> bool:
         """Whether reports wait for the broker's confirm."""
-        return self._startup.was_welcomed and not self._roles.outbox.is_empty
+        return self._startup.is_reporting and not self._roles.outbox.is_empty
 
     @property
     def is_settled(self) -> bool:

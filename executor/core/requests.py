@@ -295,6 +295,7 @@ class QueryResponder:
         self._run_states = context.run_states
         self._cpu_limit = context.limits.cpu_limit
         self._memory_limit = context.limits.memory_limit
+        self._bequest_seconds = context.limits.bequest_seconds
         self._clock = context.clock
         self._log = context.log
         self._sender = sender
@@ -378,16 +379,21 @@ class QueryResponder:
         stage = self._run_states.stage(key.run_id)
         if self._run_states.has_another(key.run_id, key.identity):
             return KnownState.NEVER_STARTED
-        if key.boot_id == self._sender.identity.boot_id:
+        is_here = self._active_runs.is_running(key.run_id) is not None
+        if is_here or key.boot_id == self._sender.identity.boot_id:
             return self._state_here(key.run_id, stage)
         if stage is Stage.FINISHED:
             now_ms = self._clock.now_ms()
             known = self._run_states.report(key.run_id, key.boot_id, now_ms=now_ms)
             never = known is not None and isinstance(known[0], NotStarted)
             return KnownState.NEVER_STARTED if never else KnownState.FINISHED
-        if stage is Stage.UNKNOWN and self._run_states.knows_boot(key.boot_id):
+        if stage is not Stage.UNKNOWN:
+            return KnownState.UNKNOWN
+        if self._run_states.knows_boot(key.boot_id):
             return KnownState.NEVER_STARTED
-        return KnownState.UNKNOWN
+        served_ms = self._clock.now_ms() - self._run_states.began_ms
+        may_be_told = served_ms < 1000 * self._bequest_seconds
+        return KnownState.WAITING if may_be_told else KnownState.UNKNOWN
 
     def _state_here(self, run_id: int, stage: Stage) -> KnownState:
         if stage is Stage.FINISHED:

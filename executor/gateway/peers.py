@@ -3,6 +3,7 @@
     registration, sign-off ──> served by another? it records it
     callback               ──> does another have the run? it records it
     a gateway that ends    ──> another continues its executors, with their boots and journals
+    a gateway that is back ──> gives another that has taken over the journals of what it left
 
 A request is passed on at most once. A handover is signed with the key of its app.
 """
@@ -45,16 +46,20 @@ log = structlog.get_logger()
 
 
 class Handover(msgspec.Struct, frozen=True):
-    """An executor that another gateway is to continue; `journal` is compressed, empty for none."""
+    """An executor that another gateway is to continue; `journal` is compressed, empty for none.
+
+    If it `is_served` there already, as another boot, only the journal counts.
+    """
 
     app: str
     note: Note
     journal: bytes = b""
+    is_served: bool = False
 
     @classmethod
-    def of(cls, app: str, note: Note, journal: bytes) -> "Handover":
+    def of(cls, app: str, note: Note, journal: bytes, *, is_served: bool = False) -> "Handover":
         """Return the handover of an executor with this journal."""
-        return cls(app, note, zlib.compress(journal, 1) if journal else b"")
+        return cls(app, note, zlib.compress(journal, 1) if journal else b"", is_served)
 
     @property
     def journal_bytes(self) -> bytes:
@@ -174,6 +179,13 @@ class Peers:
             url, "handover", handover.app, body, headers=headers, seconds=HANDOVER_SECONDS
         )
         return None if answer is None else answer is True
+
+    async def bequeath(self, handover: Handover) -> bool:
+        """Give what an executor left to the one that serves it now; return whether one took it."""
+        for url in self._urls:
+            if await self.hand_over(url, handover):
+                return True
+        return False
 
     async def close(self) -> None:
         """End all connections."""

@@ -111,6 +111,8 @@ class RemoteRun:
     started_at: float
     proven_at: float
     is_resumed: bool = False
+    #: Whether a later run of its job has ended there, so that a busy job proves nothing.
+    is_passed: bool = False
     stop: Stop | None = None
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
     task: "asyncio.Task[None] | None" = None
@@ -262,10 +264,15 @@ class RemoteWatch:
         """Check that a run is still running; after too long without proof it is LOST."""
         if is_alive:
             self._on_alive(run.trigger.run_id)
-        if is_alive and not (self._can_ask_idleness and await self._is_idle(run.trigger.job_id)):
+        if is_alive and not await self._is_over(run):
             run.proven_at = self._now()
         elif self._now() - run.proven_at > PROOF_SECONDS:
             self._on_lost(run)
+
+    async def _is_over(self, run: RemoteRun) -> bool:
+        if run.is_passed:
+            return True
+        return bool(self._can_ask_idleness) and await self._is_idle(run.trigger.job_id)
 
     async def _is_idle(self, job_id: int) -> bool:
         try:
@@ -410,6 +417,9 @@ class RemoteSlots(SlotPool):
             timeout_seconds=run.trigger.timeout_seconds,
             seconds=self._loop.time() - run.started_at,
         )
+        for other in self._runs.values():  # one from another gateway may be running beside it
+            if other.trigger.job_id == run.trigger.job_id and other.started_at < run.started_at:
+                other.is_passed = True
         self._finish(run, outcome, words, on_recorded)
 
     # -- a run's life -------------------------------------------------------------------------

@@ -45,6 +45,10 @@ OFFERED_LIMIT = 100_000
 log = structlog.get_logger()
 #: The most executors that one gateway serves; each has four connections to the broker.
 REMOTES_LIMIT = 500
+#: How long the journal of a gateway that is back may take into one's own, and how often, and after
+#: how long, it is offered.
+ADOPTION_SECONDS = 10.0
+BEQUESTS, BEQUEST_SECONDS = 3, 5.0
 #: Seconds until one is tried again that another gateway has, or that could not be served; each
 #: time twice as long, up to the second figure. A dead gateway's executors are free after 15 s.
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 60.0
@@ -177,6 +181,11 @@ class Remote:
         """What another gateway needs to continue one that has ended; raises OSError."""
         if self.executor.was_clean:
             return Note(self._client.url.text, self._client.appname), b""
+        return self.past
+
+    @property
+    def past(self) -> tuple[Note, bytes]:
+        """Its note and journal, whatever it left; raises OSError."""
         return self._note(self._client.appname), self._folder.state.journal_path.read_bytes()
 
     def bequeath(self) -> None:
@@ -193,6 +202,28 @@ class Remote:
     def discard(self) -> None:
         """Delete the journal of one that another gateway continues."""
         self._folder.discard()
+
+    async def adopt(self, journal: bytes) -> None:
+        """Go on with what another gateway left; return once that is in the journal here.
+
+        Raises:
+            BadRequest: it cannot be, or not in time.
+
+        """
+        loop = asyncio.get_running_loop()
+        told: asyncio.Queue[str] = asyncio.Queue()
+
+        def tell(why: str) -> None:
+            with contextlib.suppress(RuntimeError):  # the gateway has ended
+                loop.call_soon_threadsafe(told.put_nowait, why)
+
+        self.executor.adopt(journal, tell)
+        try:
+            why = await asyncio.wait_for(told.get(), ADOPTION_SECONDS)
+        except TimeoutError:
+            why = "it could not be recorded in time"
+        if why:
+            raise BadRequest(why)
 
     def settle(self) -> None:
         """Save what the next start must know about one that has ended.
@@ -402,7 +433,7 @@ class Remotes:
             wanted.until = time.monotonic() + REGISTERED_SECONDS
             wanted.appname = appname
             raise BadRequest(wanted.why)
-        elif key not in self._starting:
+        elif key not in self._starting | self._leaving:
             await self._serve(app, url, appname)
 
     def note(self, app: str, text: str, appname: str = "") -> bool:
@@ -472,6 +503,8 @@ class Remotes:
     async def inherit(self, handover: Handover) -> None:
         """Continue an executor of a gateway that ends, as the same boot.
 
+        If it is served here already, as it was taken over, go on with what the other one left.
+
         Raises:
             BadRequest: it cannot be continued here.
             AddressRefused: its URL may not be registered.
@@ -481,6 +514,9 @@ class Remotes:
         key = (handover.app, url.address)
         if self._is_closing:
             raise BadRequest("the gateway is shutting down")
+        if handover.is_served:
+            await self._adopt(key, handover)
+            return
         if key in self._remotes or key in self._starting:
             raise BadRequest("the executor is served here")
         self._wanted.pop(key, None)
@@ -489,6 +525,13 @@ class Remotes:
         except (ExecutorError, OSError) as error:
             raise BadRequest(str(error)) from error
         log.info("remote_inherited", app=handover.app, url=url.text)
+
+    async def _adopt(self, key: Key, handover: Handover) -> None:
+        remote = self._remotes.get(key)
+        if remote is None or not remote.executor.is_taking:
+            raise BadRequest("the executor is not served here")
+        await remote.adopt(await asyncio.to_thread(lambda: handover.journal_bytes))
+        log.info("remote_adopted", app=handover.app, address=key[1])
 
     @property
     def takes_over(self) -> bool:
@@ -553,6 +596,25 @@ class Remotes:
             self._leaving.discard(key)
         log.warning("remote_not_handed_over", app=app, address=address, peer=self._heir)
 
+    async def _bequeath(self, key: Key, remote: Remote, note: Note, journal: bytes) -> None:
+        """Give the journal of one that was replaced to the gateway that serves it now."""
+        app, address = key
+        make = partial(Handover.of, is_served=True)
+        try:
+            handover = await asyncio.to_thread(make, app, note, journal)
+            for attempt in range(BEQUESTS):
+                if attempt:
+                    await asyncio.sleep(BEQUEST_SECONDS)
+                if await self._peers.bequeath(handover):
+                    log.info("remote_bequeathed", app=app, address=address)
+                    remote.discard()
+                    return
+        except OSError as error:
+            log.warning("remote_note_failed", app=app, address=address, error=str(error))
+        finally:
+            self._leaving.discard(key)
+        log.warning("remote_not_bequeathed", app=app, address=address)
+
     def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
@@ -561,7 +623,7 @@ class Remotes:
     async def _retry(self, key: Key, wanted: _Wanted) -> None:
         if await self._peers.register(key[0], wanted.url.text, wanted.appname):
             self._wanted.pop(key, None)
-        elif key not in self._remotes and key not in self._starting:
+        elif key not in {*self._remotes, *self._starting, *self._leaving}:
             with contextlib.suppress(BadRequest):
                 await self._serve(key[0], wanted.url, wanted.appname)
 
@@ -634,11 +696,14 @@ class Remotes:
 
     def _settle(self, key: Key, remote: Remote) -> None:
         self._callbacks.forget(key)
+        executor = remote.executor
         try:
+            if executor.was_replaced and self._peers:
+                self._start_task(self._bequeath(key, remote, *remote.past))
+                self._leaving.add(key)
             remote.settle()
         except OSError as error:  # at worst, the next start serves it needlessly
             log.warning("remote_note_failed", app=key[0], address=key[1], error=str(error))
-        executor = remote.executor
         if executor.was_drained and not remote.has_left_runs:
             if seconds := remote.drained_seconds:
                 self._leave_alone(key, remote.url, seconds)

@@ -517,6 +517,11 @@ class RunStates:
         """Whether a run sent to that boot at that time may have been here and been forgotten."""
         return boot_id not in self._contents.boots or routed_at_ms < self._contents.horizon_ms
 
+    @property
+    def began_ms(self) -> int:
+        """When the current boot began; 0 if it has not."""
+        return self._contents.boots.get(self._contents.boot_id, 0)
+
     def knows_boot(self, boot_id: str) -> bool:
         """Whether the journal goes back to that boot."""
         return boot_id in self._contents.boots
@@ -537,7 +542,8 @@ class RunStates:
     @property
     def remembers_since_ms(self) -> int:
         """The time before which runs may be missing."""
-        return max(self._contents.horizon_ms, next(iter(self._contents.boots.values()), 0))
+        # Boots that were adopted began before those that come first.
+        return max(self._contents.horizon_ms, min(self._contents.boots.values(), default=0))
 
     @property
     def has_uncommitted(self) -> bool:
@@ -584,6 +590,43 @@ class RunStates:
             if entry.line
         ]
         return [*calls, *ends]
+
+    def adopt(
+        self, journal: bytes, now_ms: int
+    ) -> tuple[list[tuple[Final, int]], list[file.Starting]]:
+        """Add the journal of an earlier boot of this address, which was kept elsewhere.
+
+        Return the reports that the broker may not have, each with its size, and the starts of
+        remote runs that have no result yet.
+
+        Raises:
+            NewerJournal: a newer version wrote it.
+
+        """
+        contents, known = self._contents, set(self._contents.open_runs)
+        boot_id, host_boot = contents.boot_id, contents.host_boot
+        lines = [(line, file.from_line(line)) for line in journal.split(b"\n")[:-1]]
+        formats = [record.format for _, record in lines if isinstance(record, file.Boot)]
+        if max(formats, default=0) > file.FORMAT:
+            raise NewerJournal(f"expected a journal of up to format {file.FORMAT}, got a newer one")
+        for line, record in lines:
+            if record is None:
+                contents.horizon_ms = now_ms
+                self._log.error("journal_line_skipped", size=len(line))
+            else:
+                contents.apply(record, line)
+                self._journal.append(line)
+        contents.boot_id, contents.host_boot = boot_id, host_boot
+        for line in contents.boot_lines():
+            self._journal.append(line)
+        added = [run for run_id, run in contents.open_runs.items() if run_id not in known]
+        for run in added:
+            if not run.line and run.starting is None:
+                # Whether the host that it was on has been down since is not known here.
+                run.line = file.line_of(run.verdict(now_ms, is_complete=False, noted=None))
+                self._journal.append(run.line)
+        ends = [(file.report_of(run.line), len(run.line)) for run in added if run.line]
+        return ends, [run.starting for run in added if run.starting and not run.line]
 
     def accept(self, run_id: int, identity: int = 0) -> None:
         """Record that a run was accepted by this boot."""

@@ -9,7 +9,7 @@ Only runs that last a while have their start reported.
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -351,11 +351,12 @@ class ActiveRuns:
         """Report this start in STARTED_SECONDS, if the run is still running then."""
         self._due_starts.append((self._clock.monotonic() + STARTED_SECONDS, run_id))
 
-    def resume(self, boot_id: str) -> None:
-        """Continue this boot's remote runs that an earlier process started."""
-        for starting in self._run_states.resumable(boot_id):
+    def resume(self, starts: Iterable[Starting]) -> None:
+        """Continue remote runs that another process started."""
+        for starting in starts:
             trigger, at_ms = starting.trigger, starting.at_ms
-            assert trigger is not None
+            if trigger is None or trigger.run_id in self._runs:
+                continue
             self._runs[trigger.run_id] = ActiveRun(trigger, 0, Phase.RUNNING, started_at_ms=at_ms)
             self._lanes.resume(trigger)
             # By the host's clock: the scheduler's is not known before a welcome.

@@ -4,7 +4,8 @@ Apps are created by people and have a bounded number of addresses. An executor o
 one over the bound, gets no queue, no row and no answer; it is logged once a minute per app.
 
 A second boot on one address is refused if the first still answers `Beat` within two seconds; age
-does not matter. One scheduler decides, by a guarded UPDATE of the registry row. The row also keeps
+does not matter. It waits while the first is a gateway's that may be back in a moment. One scheduler
+decides, by a guarded UPDATE of the registry row. The row also keeps
 the broker account that first spoke for the boot; any other is refused.
 
 An executor's key is valid for one app only. Its holder may send heartbeats of ever new boots, but
@@ -414,12 +415,19 @@ class Registrar:
         )
         now_ms += int((time.monotonic() - started) * 1000)
         replies = [
-            self._refuse(registration.beat)
-            if answer is not None
-            else self._replace(registration, holder, now_ms)
+            self._settle(registration, holder, now_ms, is_there=answer is not None)
             for (registration, holder), answer in zip(contested, answers, strict=True)
         ]
         return [reply for reply in replies if reply is not None]
+
+    def _settle(
+        self, greeting: Greeting, holder: str, now_ms: int, *, is_there: bool
+    ) -> AddressedCommand | None:
+        if is_there:
+            return self._refuse(greeting.beat)
+        if self._roster.may_return(*greeting.boot[:2], holder):
+            return _keep_waiting(greeting.beat)
+        return self._replace(greeting, holder, now_ms)
 
     def _refuse(self, beat: Heartbeat) -> AddressedCommand:
         log.warning("executor_refused", app=beat.app, address=beat.address, boot_id=beat.boot_id)
@@ -448,6 +456,13 @@ class Registrar:
 
 def _reply(beat: Heartbeat, command: Command) -> AddressedCommand:
     return AddressedCommand(boot=Boot(beat.app, beat.address, beat.boot_id), message=command)
+
+
+def _keep_waiting(beat: Heartbeat) -> AddressedCommand | None:
+    if beat.last_run_id is None:  # 0.1.0 does not know the answer
+        return None
+    reason = f"the gateway that had {beat.address} may be back in a moment; its next heartbeats ask"
+    return _reply(beat, NotWelcome(boot_id=beat.boot_id, reason=reason))
 
 
 def _are_you_there(question_id: str, reply_to: str) -> Beat:

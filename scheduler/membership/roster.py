@@ -142,6 +142,17 @@ class Roster:
                 self._use(member)
                 member.gone = True
 
+    def may_return(self, app: str, address: str, boot_id: str) -> bool:
+        """Whether a boot that goes on with its runs after a silence may still be heard from."""
+        with self._lock:
+            member = self._members.get((app, address))
+            if member is None or member.boot_id != boot_id or member.gone:
+                return False
+            fit_since = self._fit_since()
+            heard_at = self._clock() if fit_since is None else max(member.seen_at, fit_since)
+            is_recent = self._clock() - heard_at <= self._timeouts.dead_after
+            return member.returns_seconds > 0 and is_recent
+
     def has_left(self, app: str, address: str, boot_id: str) -> bool:
         """Return whether a boot has said goodbye."""
         with self._lock:

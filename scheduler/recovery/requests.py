@@ -25,9 +25,10 @@ log = structlog.get_logger()
 class Killer:
     """Sends `Kill` for runs in flight that users asked to kill."""
 
-    def __init__(self, context: NodeContext, commands: CommandSender) -> None:
+    def __init__(self, context: NodeContext, commands: CommandSender, roster: Roster) -> None:
         self._context = context
         self._commands = commands
+        self._roster = roster
         self._sent_at: dict[int, float] = {}
 
     def run_round(self, now_ms: int) -> float:
@@ -55,8 +56,10 @@ class Killer:
         app = self._context.app_names.name_of(row.app_id)
         if app is None:
             return None
+        # The boot that has the address now may go on with the run of the one before.
+        boot_id = self._roster.holder(app, row.address) or row.boot_id
         return AddressedCommand(
-            boot=Boot(app, row.address, row.boot_id),
+            boot=Boot(app, row.address, boot_id),
             message=Kill(
                 run_id=row.id, reason=str(_WHY), why=to_json(_WHY), identity=identity_of(row)
             ),

@@ -39,10 +39,11 @@ class FakeExecutor:
         self.identity = Identity(app=app, address=address, boot_id=boot_id)
         self.is_alive = self.is_settled = False
         self.is_taking = True
-        self.was_clean = self.was_drained = self.was_refused = False
+        self.was_clean = self.was_drained = self.was_refused = self.was_replaced = False
         self.failure = ""
         self.was_told: list[str] = []
         self.ended: list[Finished | NotStarted] = []
+        self.adopted: list[bytes] = []
         self.slots: RemoteSlots
         self._case = case
         self._make_slots = slots
@@ -65,6 +66,10 @@ class FakeExecutor:
 
     def drain(self) -> None:
         self.was_told.append("drain")
+
+    def adopt(self, journal: bytes, then: Callable[[str], None]) -> None:
+        self.adopted.append(journal)
+        then("")
 
     def end(self, *, clean: bool) -> None:
         self.was_clean, self.is_alive = clean, False

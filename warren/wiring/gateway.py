@@ -7,6 +7,7 @@ from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
+from warren.executor.core.core import REMOTE_RETURN_SECONDS
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.peers import Peers, Signatures
@@ -120,5 +121,6 @@ def _make_executor(
             drain_seconds=settings.drain_seconds,
             cpu_limit=_WHOLE_PERCENT,
             memory_limit=_WHOLE_PERCENT,
+            bequest_seconds=REMOTE_RETURN_SECONDS if peers_of(settings) else 0.0,
         ),
     )

@@ -1,7 +1,8 @@
 """What a new boot makes of the journal that a killed one left."""
 
+import queue
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -287,3 +288,50 @@ def test_nothing_is_known_of_a_boot_that_the_journal_does_not_know(case: AgentCa
     answer = case.desk.ask(RunStateQuery, runs=(RunKey(run_id=1, boot_id="boot-elsewhere"),))
 
     assert answer.runs == {1: KnownState.UNKNOWN}
+
+
+def test_boot_that_took_over_waits_for_what_the_one_before_may_still_say(case: AgentCase) -> None:
+    case.limits = replace(case.limits, bequest_seconds=60.0)
+    case.boot()
+    key = RunKey(run_id=1, boot_id="boot-elsewhere")
+
+    early = case.desk.ask(RunStateQuery, runs=(key,))
+    case.skip_seconds(61)
+    late = case.desk.ask(RunStateQuery, runs=(key,))
+
+    assert (early.runs, late.runs) == ({1: KnownState.WAITING}, {1: KnownState.UNKNOWN})
+
+
+def test_boot_that_took_over_knows_what_it_adopts(case: AgentCase) -> None:
+    case.limits = replace(case.limits, bequest_seconds=60.0)
+    executor = case.boot()
+    lines = (
+        file.Boot(boot_id=OLD, at_ms=now_ms() - 60_000),
+        file.Accepted(run_id=1),
+        file.Accepted(run_id=2),
+        file.Ended(report=finished(2)),
+    )
+    told: queue.Queue[str] = queue.Queue()
+
+    executor.adopt(b"".join(file.to_line(line) + b"\n" for line in lines), told.put)
+
+    assert told.get(timeout=30) == ""
+    assert case.desk.expect(1, NotStarted).boot_id == OLD
+    assert case.desk.expect(2, Finished) == finished(2)
+    keys = tuple(RunKey(run_id=run_id, boot_id=OLD) for run_id in (1, 2, 3))
+    known = case.desk.ask(RunStateQuery, runs=keys).runs
+    assert known[1] is known[3] is KnownState.NEVER_STARTED
+    assert known[2] is KnownState.FINISHED
+
+
+def test_boot_that_is_replaced_gives_back_what_an_earlier_process_never_started(
+    case: AgentCase,
+) -> None:
+    leave_journal(case, file.Accepted(run_id=1))
+    case.desk.refuses = True
+
+    executor = case.boot(welcomed=False, boot_id=OLD)
+
+    assert executor.join(30)
+    assert executor.was_replaced
+    assert case.desk.expect(1, NotStarted).boot_id == OLD

@@ -6,7 +6,12 @@ import pkgutil
 import benchmarks
 
 #: Programs of other schedulers, whose libraries are not installed here, and programs of executors.
-FOREIGN = ("benchmarks.peers.programs", "benchmarks.handlers", "benchmarks.gateway.remotes")
+FOREIGN = (
+    "benchmarks.peers.programs",
+    "benchmarks.handlers",
+    "benchmarks.gateway.remotes",
+    "benchmarks.gateway.busy_remotes",
+)
 
 
 def test_each_module_finds_what_it_measures() -> None:

@@ -22,7 +22,7 @@ from warren.executor.gateway.allow_list import AccessTokens
 from warren.executor.gateway.gateway import Server
 from warren.executor.gateway.peers import PASSED_ON_HEADER, SIGNATURE_HEADER, Peers, Signatures
 from warren.executor.gateway.protocol import BadRequest, NotRecorded, RemoteResult
-from warren.executor.gateway.remotes import RETRY_SECONDS
+from warren.executor.gateway.remotes import BEQUEST_SECONDS, RETRY_SECONDS
 
 KEY = "k" * 32
 
@@ -75,6 +75,19 @@ class Gateways:
             self.first.remotes.run_round()
 
         self.do(end())
+
+    def replace(self, executor: FakeExecutor) -> None:
+        """Let an executor of the first gateway be told that another boot has its address."""
+
+        async def replace() -> None:
+            executor.was_refused = executor.was_replaced = True
+            executor.end(clean=False)
+            self.first.remotes.run_round()
+            while not self.first.remotes.is_empty:
+                self.loop.skip(BEQUEST_SECONDS / 10)
+                await asyncio.sleep(0.01)
+
+        self.do(replace())
 
     def end_first(self, executor: FakeExecutor) -> None:
         """Let the first gateway end."""
@@ -209,6 +222,49 @@ def test_gateway_that_ends_hands_its_executors_over_with_their_runs(gateways: Ga
     assert heir.folder.journal_path.read_bytes() == b"what was started\n" * 1000
     assert not executor.folder.journal_path.exists()
     assert gateways.first.restored() == []
+
+
+class TestReturn:
+    """A gateway is back whose executor another one has taken over."""
+
+    @pytest.fixture
+    def executor(self, gateways: Gateways) -> FakeExecutor:
+        """It is at the first gateway, which did not answer when it registered at the second."""
+        executor = gateways.first.register()
+        executor.folder.journal_path.write_bytes(b"what was started\n" * 1000)
+        gateways.stop_serving(0)
+        gateways.second.register()
+        return executor
+
+    def test_its_journal_goes_to_the_other_one(
+        self, gateways: Gateways, executor: FakeExecutor
+    ) -> None:
+        gateways.replace(executor)
+
+        assert gateways.second.executors[0].adopted == [b"what was started\n" * 1000]
+        assert not executor.folder.journal_path.exists()
+        assert gateways.first.restored() == []
+
+    def test_its_journal_stays_if_the_other_one_is_gone(
+        self, gateways: Gateways, executor: FakeExecutor
+    ) -> None:
+        gateways.stop_serving(1)
+
+        with capture_logs() as events:
+            gateways.replace(executor)
+
+        assert executor.folder.journal_path.exists()
+        assert "remote_not_bequeathed" in [event["event"] for event in events]
+
+    def test_its_journal_is_refused_by_one_that_does_not_serve_it(
+        self, gateways: Gateways, executor: FakeExecutor
+    ) -> None:
+        gateways.second.executors[0].is_taking = False
+
+        gateways.replace(executor)
+
+        assert gateways.second.executors[0].adopted == []
+        assert executor.folder.journal_path.exists()
 
 
 def test_executor_that_registers_while_it_is_handed_over_is_not_started_again(

@@ -384,6 +384,16 @@ class TestProofs:
         assert case.ended == []
         assert case.client.made("idleBeat") == [NO_JOB]
 
+    def test_busy_job_proves_no_run_that_a_later_one_has_passed(self, case: Case) -> None:
+        case.client.busy = {10}
+        case.slots.resume(trigger(1, job_id=10), 5, 9.0)
+        case.start(2, job_id=10)
+        case.call_back(2)
+
+        case.beat(after_seconds=121)
+
+        assert [outcome for outcome, _ in case.outcomes] == [Outcome.SUCCEEDED, Outcome.LOST]
+
 
 def test_run_that_ends_while_it_is_being_proved_harms_no_other_proof(case: Case) -> None:
     case.start(1)

@@ -1,15 +1,16 @@
 """Who is let in, who is refused, and what scheduler and executor tell each other about it."""
 
+import time
 from dataclasses import replace
 
 import pytest
 
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from tests.support.fake_executor import FakeExecutor
+from tests.support.fake_executor import BEAT_SECONDS, FakeExecutor
 from tests.support.moved_clock import MovedClock
 from warren.broker.errors import BrokerUnavailable
-from warren.broker.messages import Heartbeat, Load, Refused, Welcome
+from warren.broker.messages import Heartbeat, Load, NotWelcome, Refused, Welcome
 from warren.broker.topology import Queue, callback_queue, command_queue, run_queue
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
@@ -68,6 +69,24 @@ def test_a_second_boot_is_let_in_when_the_first_does_not_answer(cluster: Cluster
 
     assert registered(cluster) == [("one", second.boot_id)]
     assert node.roster.standing(APP, "one", first.boot_id) is Standing.SUPERSEDED
+
+
+@on_memory
+def test_a_second_boot_waits_while_the_first_may_return_with_its_runs(cluster: Cluster) -> None:
+    cluster.be_quick()
+    cluster.timeouts = replace(cluster.timeouts, answer=0.1)
+    cluster.scheduler()
+    first = FakeExecutor(cluster, returns_seconds=60).join()
+    first.die()
+    heard_at = time.monotonic()
+
+    second = FakeExecutor(cluster)
+
+    assert "may be back in a moment" in second.expect(NotWelcome).reason
+    second.join()
+    silent_seconds = time.monotonic() - heard_at + BEAT_SECONDS
+    assert silent_seconds >= cluster.timeouts.dead_after
+    assert registered(cluster) == [("one", second.boot_id)]
 
 
 @on_memory

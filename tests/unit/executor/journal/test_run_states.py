@@ -14,7 +14,7 @@ import structlog
 from warren.broker.messages import Called, Finished, NotStarted, Outcome, Trigger
 from warren.broker.reasons import Why, to_json
 from warren.executor.begin_notes import BeginNote, OldNotes, make_note
-from warren.executor.errors import JournalFailed
+from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server import linux
 from warren.executor.journal import file
 from warren.executor.journal.file import Final, Journal
@@ -58,6 +58,14 @@ def write(path: Path, lines: Sequence[file.AnyRecord | bytes]) -> None:
     )
 
 
+REMOTE = {
+    "run_id": 1,
+    "job_id": 5,
+    "boot_id": "boot-1",
+    "kind": "CRON",
+    "handler": "h",
+    "scheduled_at_ms": 1,
+}
 BOOT = file.Boot(boot_id="boot-1", at_ms=500)
 NEVER_STARTED = NotStarted(
     run_id=1,
@@ -835,3 +843,70 @@ def test_the_highest_id_outlives_a_restart_and_a_compaction(path: Path) -> None:
     run_states.close()
 
     assert open_run_states(path).highest_id == 700
+
+
+class TestAdopting:
+    """A journal that another gateway kept is added to the one of the boot that took over."""
+
+    @pytest.fixture
+    def own(self, path: Path) -> RunStates:
+        return boot(path, "boot-2", now_ms=1_000)[0]
+
+    @pytest.fixture
+    def theirs(self, tmp_path: Path) -> bytes:
+        started = file.Starting(run_id=1, at_ms=5, trigger=Trigger(**REMOTE), host_at_ms=5)
+        ended = file.Ended(report=finished(2))
+        write(tmp_path / "theirs", [BOOT, *map(_accepted, (1, 2, 3)), started, ended])
+        return (tmp_path / "theirs").read_bytes()
+
+    def test_runs_without_a_start_go_back_and_others_go_on(
+        self, own: RunStates, theirs: bytes
+    ) -> None:
+        reports, starts = own.adopt(theirs, 2_000)
+
+        assert [start.run_id for start in starts] == [1]
+        ended, never = sorted((report for report, _ in reports), key=lambda one: one.run_id)
+        assert ended == finished(2)
+        assert never == msgspec.structs.replace(NEVER_STARTED, run_id=3)
+        assert own.stage(4) is Stage.UNKNOWN
+        assert own.knows_boot("boot-1")
+        assert own.remembers_since_ms == BOOT.at_ms
+
+    def test_it_is_as_well_known_after_a_restart(
+        self, own: RunStates, theirs: bytes, path: Path
+    ) -> None:
+        own.adopt(theirs, 2_000)
+        own.accept(5)
+        own.commit()
+
+        later, reports = boot(path, "boot-2", now_ms=3_000)
+
+        assert {report.run_id: report.boot_id for report in reports} == {
+            1: "boot-1",
+            2: "boot-1",
+            3: "boot-1",
+            5: "boot-2",
+        }
+        assert later.began_ms == 1_000
+
+    def test_it_counts_once(self, own: RunStates, theirs: bytes) -> None:
+        own.adopt(theirs, 2_000)
+
+        assert own.adopt(theirs, 3_000) == ([], [])
+
+    def test_it_is_refused_if_a_newer_version_wrote_it(self, own: RunStates) -> None:
+        newer = file.Boot(boot_id="boot-1", at_ms=500, format=file.FORMAT + 1)
+
+        with pytest.raises(NewerJournal):
+            own.adopt(file.to_line(newer) + b"\n", 2_000)
+
+        assert not own.knows_boot("boot-1")
+
+    def test_damage_admits_what_may_be_missing(self, own: RunStates, theirs: bytes) -> None:
+        own.adopt(b"damage\n" + theirs, 2_000)
+
+        assert own.remembers_since_ms == 2_000
+
+
+def _accepted(run_id: int) -> file.Accepted:
+    return file.Accepted(run_id=run_id)
