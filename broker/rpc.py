@@ -21,7 +21,7 @@ from warren.broker.errors import BadMessage
 from warren.broker.messages import Answer, Boot, Question
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.topology import ASK_EXCHANGE, answer_key, command_queue
-from warren.broker.transport import Confirm, Consumer, Delivery, Outgoing, Publisher
+from warren.broker.transport import Batch, Confirm, Consumer, Delivery, Outgoing, Publisher
 
 log = structlog.get_logger()
 
@@ -103,8 +103,8 @@ class Requester:
         questions: Sequence[AddressedQuestion],
         timeout_seconds: float,
         on_answer: Callable[[int, Answer], None],
-    ) -> None:
-        """Ask without waiting for the answers, nor for the broker.
+    ) -> Batch:
+        """Ask without waiting for the answers, nor for the broker; return what was published.
 
         `on_answer` is called with the position of a question and its answer, in the listener's
         thread, at most once for each and never after the timeout; it must not block.
@@ -126,7 +126,7 @@ class Requester:
         ]
         with self._changed:
             self._open |= pending
-        self._publisher.publish(messages)
+        return self._publisher.publish(messages)
 
     def close(self) -> None:
         """Stop listening; callers that still wait run into their timeout."""

@@ -48,7 +48,7 @@ def run_queue(app: str, address: str, *, quorum: bool = False) -> Queue:
     )
 
 
-def command_queue(app: str, address: str, boot_id: str) -> Queue:
+def command_queue(app: str, address: str, boot_id: str, *, quorum: bool = False) -> Queue:
     """Return the queue of commands and questions for one boot; deleted 600 s after the boot."""
     name = f"warren.cmd.{check_app(app)}.{check_address(address)}.{check_boot_id(boot_id)}"
     return Queue(
@@ -58,6 +58,7 @@ def command_queue(app: str, address: str, boot_id: str) -> Queue:
         asked_through=ASK_EXCHANGE,
         expires_seconds=600,
         message_ttl_seconds=60,
+        quorum=quorum,
     )
 
 

@@ -10,9 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
+from warren.broker.errors import QueueUnavailable
 from warren.broker.rpc import Requester
 from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
@@ -129,7 +131,11 @@ class Connections:
 
     def _declare(self) -> None:
         self.admin.declare_exchanges()
-        self.admin.declare_queues([self._reports])
+        try:
+            self.admin.declare_queues([self._reports])
+        except QueueUnavailable as error:
+            # Reports wait in the journals until its node is back; runs can be sent meanwhile.
+            log.warning("queue_not_declared", queue=self._reports.name, error=str(error))
 
     def close(self) -> None:
         """Close all connections in reverse order; closing again does nothing."""
@@ -137,6 +143,8 @@ class Connections:
 
 
 T = TypeVar("T")
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

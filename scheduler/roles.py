@@ -253,7 +253,7 @@ class NodeOptions:
 
     Attributes:
         timezone: the zone of jobs that have none of their own.
-        quorum: whether run and callback queues are quorum queues.
+        quorum: whether the queues of executors and callbacks are quorum queues.
         timeouts: how long the scheduler waits for others.
         limits: how much one claim may contain.
         address_limit: most runs in flight to one executor.
@@ -404,6 +404,7 @@ class Roles:
             losses=lambda: (*opened.losses, self.self_health.lost_canaries),
             restore=opened.restore,
             quorum=self._options.quorum,
+            clock=self.context.monotonic,
         )
         self.registrar = Registrar(
             context=self.context,
@@ -445,16 +446,25 @@ class Roles:
         )
 
     def _make_sending(self) -> None:
+        def note_unreachable(app: str, address: str) -> None:
+            self.roster.set_reachable(app, address, is_reachable=False)
+            self.executor_queues.note_missing(app, address)
+
+        def note_unconfirmed() -> None:
+            self.confirmations.note_unconfirmed()
+            self.roster.set_health(False)
+
         probes = Probes(
             requester=self.connections.requester,
             answer_seconds=self._options.timeouts.probe,
             on_let_go=lambda: self.context.wakes.wake("dispatcher"),
+            on_returned=note_unreachable,
+            on_unconfirmed=note_unconfirmed,
             clock=self.context.monotonic,
         )
 
         def note_missing(app: str, address: str) -> None:
-            self.roster.set_reachable(app, address, is_reachable=False)
-            self.executor_queues.note_missing(app, address)
+            note_unreachable(app, address)
             probes.note_missing(app, address)
 
         self.rescuer = Rescuer(

@@ -6,6 +6,7 @@ with a timeout.
 
 import re
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -29,6 +30,8 @@ _TOPOLOGY_CODES = (405, 406)
 #: How many times a quorum queue delivers a message before dead-lettering it. Set explicitly, as
 #: 3.x has no limit and 4.x has 20, which a series of lost connections would use up.
 DELIVERY_LIMIT = 200
+#: How often an admin logs that the queue of rejected messages cannot be declared.
+_TELL_SECONDS = 60.0
 
 log = structlog.get_logger()
 
@@ -222,6 +225,7 @@ class AmqpAdmin:
     ) -> None:
         self._asker = Asker(name, settings, answer_seconds=answer_seconds)
         self._one_at_a_time = threading.Lock()
+        self._told_at = float("-inf")
 
     def declare_exchanges(self) -> None:
         def step(question: Question) -> None:
@@ -233,7 +237,9 @@ class AmqpAdmin:
             self.declare_queues([DEAD_QUEUE])
         except QueueUnavailable as error:
             # Nothing else needs it: rejected messages are lost until its node is back.
-            log.warning("queue_not_declared", queue=DEAD_QUEUE.name, error=str(error))
+            if time.monotonic() - self._told_at >= _TELL_SECONDS:
+                self._told_at = time.monotonic()
+                log.warning("queue_not_declared", queue=DEAD_QUEUE.name, error=str(error))
 
     def declare_queues(self, queues: Sequence[Queue]) -> None:
         try:

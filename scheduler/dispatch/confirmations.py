@@ -62,6 +62,10 @@ class Confirmations:
         since = self._context.monotonic() - self._unconfirmed_at
         return self._unconfirmed_at > self._confirmed_at and since <= STALLED_SECONDS
 
+    def note_unconfirmed(self) -> None:
+        """Record that the broker has left another message to an executor unconfirmed."""
+        self._unconfirmed_at = self._context.monotonic()
+
     def add(self, batch: TriggerBatch) -> None:
         with self._changed:
             self._on_the_way.append(batch)

@@ -605,7 +605,9 @@ class RunDecisions:
         if waited_seconds < self._no_executor_seconds:
             return waited_seconds
         if request.candidates:  # they send heartbeats, but do not answer
-            return min(waited_seconds, self._roster.healthy_seconds)
+            away = {address for _, address in self._roster.unreachable(self._facts.app)}
+            is_unclear = not away.isdisjoint(request.candidates)
+            return 0.0 if is_unclear else min(waited_seconds, self._roster.healthy_seconds)
         meant = request.wanted or self._facts.listed
         absent_seconds = self._roster.absent_seconds(self._facts.app, meant, due.need)
         return min(waited_seconds, absent_seconds)

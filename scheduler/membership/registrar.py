@@ -43,7 +43,7 @@ from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.scheduler.rounds.loop import NAP_SECONDS, MinuteNotes
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import apps, presence
 
@@ -60,7 +60,8 @@ class ExecutorQueues:
     Args:
         losses: returns a value that changes whenever exchanges and queues may be gone.
         restore: declares the exchanges again, and the queues of this scheduler.
-        quorum: whether run queues are quorum queues.
+        quorum: whether they are quorum queues.
+        clock: monotonic seconds.
 
     """
 
@@ -71,6 +72,7 @@ class ExecutorQueues:
         losses: Callable[[], tuple[int, ...]],
         restore: Callable[[], None],
         quorum: bool,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._admin = admin
         self._losses = losses
@@ -80,6 +82,7 @@ class ExecutorQueues:
         self._missing: set[tuple[str, str]] = set()
         self._lock = threading.Lock()
         self._seen_losses: tuple[int, ...] = ()
+        self._undeclared = MinuteNotes(clock)
 
     def note_missing(self, app: str, address: str) -> None:
         """Declare an executor's queues again at its next heartbeat, because one is missing."""
@@ -116,22 +119,32 @@ class ExecutorQueues:
         app, address, boot_id = boot
         queues = [
             topology.run_queue(app, address, quorum=self._quorum),
-            topology.command_queue(app, address, boot_id),
+            topology.command_queue(app, address, boot_id, quorum=self._quorum),
         ]
         try:
             self._admin.declare_queues(queues)
         except (TopologyError, QueueUnavailable) as error:
             # One queue with other arguments must not delay the others.
-            log.warning("queue_not_declared", app=app, address=address, error=str(error))
+            self._undeclared.note(app, address, error)
             return False
         if len(self._declared) >= BOOT_LIMIT:
             self._declared.clear()
         self._declared.add(boot)
         return True
 
-    def declare_commands(self, boots: Iterable[Boot]) -> None:
-        """Declare the command queues of boots, even if they were declared before."""
-        self._admin.declare_queues([topology.command_queue(*boot) for boot in boots])
+    def declare_commands(self, boot: Boot) -> bool:
+        """Declare a boot's command queue, even if it was before; return False if it is away."""
+        try:
+            self._admin.declare_queues([topology.command_queue(*boot, quorum=self._quorum)])
+        except QueueUnavailable as error:
+            self._undeclared.note(boot.app, boot.address, error)
+            return False
+        return True
+
+    def tell_undeclared(self) -> None:
+        """Log, once a minute, whose queues could not be declared since the last time."""
+        if facts := self._undeclared.due():
+            log.warning("queue_not_declared", **facts)
 
 
 AGAIN_SECONDS = 60.0
@@ -305,7 +318,11 @@ class Registrar:
             while greetings:
                 greeting = greetings.popleft()
                 holder = self._holder(greeting, now_ms)
-                if not holder or not self._queues.declare(greeting.boot):
+                if not holder:
+                    continue
+                if not self._queues.declare(greeting.boot):
+                    if holder == greeting.beat.boot_id:
+                        self._hold_back(greeting.beat, now_ms)
                     continue
                 self._roster.set_reachable(*greeting.boot[:2], is_reachable=True)
                 if holder == greeting.beat.boot_id:
@@ -321,7 +338,17 @@ class Registrar:
             # A challenge takes time, and welcome executors need not wait for it.
             self._publish([self._welcome(beat) for beat in welcome])
         self._publish(self._contest(contested, now_ms))
+        self._queues.tell_undeclared()
         return NAP_SECONDS
+
+    def _hold_back(self, beat: Heartbeat, now_ms: int) -> None:
+        """Note that an executor's queues cannot be used, so that its runs wait for it."""
+        self._roster.set_reachable(beat.app, beat.address, is_reachable=False)
+        if self._roster.holder(beat.app, beat.address) != beat.boot_id:
+            # Only the heartbeats of executors that were admitted are recorded elsewhere.
+            self._context.database.write(
+                lambda session: presence.renew(session, registration(beat, now_ms))
+            )
 
     def _holder(self, greeting: Greeting, now_ms: int) -> str:
         """Return the boot that holds the address; for a known boot, the roster is enough.
@@ -337,7 +364,7 @@ class Registrar:
         if reason:
             is_noted = self._refusals.note(beat.app, beat.address, reason)
             if is_noted and beat.last_run_id is not None:  # 0.1.0 does not know the answer
-                self._queues.declare_commands([greeting.boot])
+                self._queues.declare_commands(greeting.boot)
                 self._publish([_reply(beat, NotWelcome(boot_id=beat.boot_id, reason=reason))])
         if holder == beat.boot_id and not self._is_its_own(greeting, now_ms):
             return ""
@@ -407,9 +434,14 @@ class Registrar:
         if not contested:
             return []
         started = time.monotonic()
-        # After a broker was wiped, silence for lack of a queue would prove nothing.
-        holders = [registration.boot._replace(boot_id=holder) for registration, holder in contested]
-        self._queues.declare_commands(holders)
+        # After a broker was wiped, or while its node is down, silence for lack of a queue would
+        # prove nothing.
+        contested = [
+            (greeting, holder)
+            for greeting, holder in contested
+            if self._queues.declare_commands(greeting.boot._replace(boot_id=holder))
+        ]
+        holders = [greeting.boot._replace(boot_id=holder) for greeting, holder in contested]
         answers = self._requester.ask(
             [AddressedQuestion(boot, _are_you_there) for boot in holders], self._challenge_seconds
         )

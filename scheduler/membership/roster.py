@@ -87,7 +87,8 @@ class Roster:
         self._uses: dict[tuple[str, str], tuple[_Use, ...]] = {}
         self._abilities: dict[str, tuple[object, Abilities]] = {}
         self._drained: frozenset[Boot] = frozenset()
-        self._unreachable: set[tuple[str, str]] = set()
+        #: When it was last noted that an address cannot be reached.
+        self._unreachable: dict[tuple[str, str], float] = {}
         #: Whether run ids have gone back, so that executors of 0.1.0 get nothing: they distinguish
         #: runs by their ids alone.
         self.needs_identities = False
@@ -162,13 +163,33 @@ class Roster:
     def set_reachable(self, app: str, address: str, *, is_reachable: bool) -> None:
         """Set whether triggers arrive in an executor's queue: it may be missing, or its node down.
 
-        An executor that is not reachable gets no runs, and counts as neither absent nor dead.
+        An executor that is not reachable gets no runs, and counts as neither absent nor dead. One
+        that cannot be admitted for that reason counts only while its heartbeats arrive, each of
+        which is noted here.
         """
+        now = self._clock()
         with self._lock:
             if is_reachable:
-                self._unreachable.discard((app, address))
-            elif (app, address) in self._members:
-                self._unreachable.add((app, address))
+                self._unreachable.pop((app, address), None)
+                return
+            self._unreachable[app, address] = now
+            self._unreachable = {
+                key: noted_at
+                for key, noted_at in self._unreachable.items()
+                if key in self._members or now - noted_at <= self._timeouts.dead_after
+            }
+
+    def unreachable(self, app: str | None = None) -> dict[tuple[str, str], str]:
+        """Return the live executors whose queues cannot be reached, each with its boot id.
+
+        The boot id is empty if none has been admitted here.
+        """
+        with self._lock:
+            return {
+                key: member.boot_id if (member := self._members.get(key)) else ""
+                for key in sorted(self._unreachable)
+                if app in (None, key[0]) and self._is_heard(*key)
+            }
 
     def set_drained(self, boots: Iterable[Boot]) -> None:
         """Set which boots are to get no new runs."""
@@ -181,7 +202,7 @@ class Roster:
             member = self._members.get((app, address))
             if member is not None and member.boot_id == boot_id:
                 del self._members[app, address]
-                self._unreachable.discard((app, address))
+                self._unreachable.pop((app, address), None)
 
     def routable(self, app: str) -> dict[str, str]:
         """Return the boot id by address of an app's executors that take triggers."""
@@ -344,8 +365,13 @@ class Roster:
         return self.needs_identities and heartbeat.last_run_id is None
 
     def _is_heard(self, app: str, address: str) -> bool:
+        """Whether an executor that cannot be reached is alive."""
         member = self._members.get((app, address))
-        return member is not None and self._standing_of(member) is Standing.ALIVE
+        if member is not None and self._standing_of(member) is Standing.ALIVE:
+            return True
+        noted_at = self._unreachable.get((app, address), float("-inf"))
+        is_gone = member is not None and member.gone
+        return not is_gone and self._clock() - noted_at <= self._timeouts.dead_after
 
     def _takes_triggers(self, member: Member) -> bool:
         heartbeat = member.heartbeat

@@ -28,6 +28,7 @@ from warren.scheduler.completion.end import End, lost, never_started
 from warren.scheduler.membership.registrar import ADDRESS_LIMIT
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
+from warren.scheduler.rounds.loop import MinuteNotes
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries
@@ -145,6 +146,7 @@ class Reaper:
         self._silence_seconds = context.timeouts.silence
         self._dead_after_ms = int(context.timeouts.dead_after * 1000)
         self._found_empty_at: dict[Boot, float] = {}
+        self._unjudged = MinuteNotes(context.monotonic)
         self._proven: set[int] = set()
         self._removal = ExecutorRemoval(context=context, admin=admin, roster=roster)
 
@@ -155,6 +157,8 @@ class Reaper:
         dead = self._dead(now_ms)
         self._found_empty_at = {key: at for key, at in self._found_empty_at.items() if key in dead}
         ended = sum(self._settle(boot, now_ms) for boot in dead)
+        if facts := self._unjudged.due():
+            log.warning("executor_not_judged", **facts)
         self._removal.run_round(now_ms)
         if ended >= BATCH:
             return 0
@@ -200,7 +204,7 @@ class Reaper:
             is_drained = self._drain(app, address, now_ms)
         except QueueUnavailable as error:
             self._found_empty_at.pop(boot, None)
-            log.warning("executor_not_judged", app=app, address=address, reason=str(error))
+            self._unjudged.note(app, address, error)
             return 0  # what is in it tells what never started
         if is_drained:
             self._found_empty_at.pop(boot, None)

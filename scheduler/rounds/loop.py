@@ -16,6 +16,9 @@ BACKOFF_SECONDS = (0.1, 2.0)
 #: How often a role that fails again and again says so: a database may be away for an hour.
 TELL_SECONDS = 60.0
 
+#: How many executors such a line names.
+NAMED = 20
+
 #: The roles that others wake.
 Woken = Literal["backfills", "confirmations", "dispatcher", "mailer", "registrar", "webhooks"]
 #: Why the dispatcher is woken: to look for runs that are due further back than it usually looks, or
@@ -66,6 +69,36 @@ class WakeUps:
     def wake(self, role: Woken, reason: str = "") -> None:
         """Ask a role for a round now."""
         self.of(role).set(reason)
+
+
+class MinuteNotes:
+    """Executors of which a role logs one line a minute, however often they are noted.
+
+    `clock` is monotonic seconds. For one thread.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._noted: dict[str, str] = {}
+        self._told_at = float("-inf")
+
+    def note(self, app: str, address: str, error: Exception) -> None:
+        self._noted[f"{app}/{address}"] = str(error)
+
+    def due(self) -> dict[str, object] | None:
+        """Return the facts of a line if one is due: the executors, how many, an error of one."""
+        now = self._clock()
+        if not self._noted or now - self._told_at < TELL_SECONDS:
+            return None
+        names = sorted(self._noted)
+        facts = {
+            "executors": names[:NAMED],
+            "count": len(names),
+            "error": self._noted[names[0]],
+        }
+        self._told_at = now
+        self._noted.clear()
+        return facts
 
 
 class Role:

@@ -25,6 +25,7 @@ from warren.broker.reasons import (
     from_json,
 )
 from warren.broker.rpc import AddressedQuestion, Requester
+from warren.broker.transport import Batch, Confirm
 from warren.scheduler.routing.routes import Probe, ProbeAnswer, Router, RouteRequest
 
 #: How long an answer is valid, and how long silence is: longer, so that a frozen executor does not
@@ -296,9 +297,12 @@ class Undecided:
     due_at: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OpenProbe:
-    """An unanswered question; `underway` are the runs sent there, by job."""
+    """An unanswered question; `underway` are the runs sent there, by job.
+
+    It is the message at `position` of what was published.
+    """
 
     boot: Boot
     probe: Probe
@@ -306,6 +310,8 @@ class _OpenProbe:
     underway: Mapping[int, tuple[int, ...]]
     asked: AskedAt
     give_up_at: float
+    published: Batch | None = None
+    position: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,6 +330,9 @@ class Probes:
         requester: sends the questions; it is never waited for.
         answer_seconds: how long an executor has to answer.
         on_let_go: called, in any thread, when jobs are no longer held back.
+        on_returned: called with app and address if an executor did not answer because its queue is
+            missing; it must not block, nor call this object.
+        on_unconfirmed: the same if the broker has not confirmed a question.
         clock: monotonic seconds.
 
     """
@@ -334,11 +343,15 @@ class Probes:
         requester: Requester,
         answer_seconds: float,
         on_let_go: Callable[[], None],
+        on_returned: Callable[[str, str], None],
+        on_unconfirmed: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._requester = requester
         self._answer_seconds = answer_seconds
         self._on_let_go = on_let_go
+        self._on_returned = on_returned
+        self._on_unconfirmed = on_unconfirmed
         self._clock = clock
         self._lock = threading.Lock()
         self._answers = ProbeAnswers(answer_seconds)
@@ -452,9 +465,11 @@ class Probes:
         def hear(position: int, answer: Answer) -> None:
             self._hear(asked[position], answer)
 
-        self._requester.post(
+        published = self._requester.post(
             [_question(question) for question in asked], self._answer_seconds, hear
         )
+        for position, question in enumerate(asked):
+            question.published, question.position = published, position
 
     def _hear(self, question: _OpenProbe, answer: Answer) -> None:
         now = self._clock()
@@ -476,7 +491,19 @@ class Probes:
         for question in overdue:
             self._close(question)
             self._answers.miss(question.boot, now)
+            self._look_why(question)
         return bool(overdue)
+
+    def _look_why(self, question: _OpenProbe) -> None:
+        """Tell if it is the broker's doing that a question was not answered."""
+        if question.published is None:
+            return
+        is_settled = question.published.is_settled  # without a connection it is, as UNKNOWN
+        fate = question.published.wait(0)[question.position]
+        if fate is Confirm.RETURNED:
+            self._on_returned(question.boot.app, question.boot.address)
+        elif fate is Confirm.UNKNOWN and not is_settled:
+            self._on_unconfirmed()
 
     def _close(self, question: _OpenProbe) -> None:
         asked = self._open.get((question.boot, question.probe), [])

@@ -1,6 +1,6 @@
 """Due rows become triggers: once, in time, and never held up by one bad row or one full address."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +17,8 @@ from tests.support.moved_clock import MovedClock
 from tests.support.sealed import triggers_in
 from tests.support.sql_rows import new_run, plan
 from warren.broker.errors import QueueUnavailable
-from warren.broker.messages import Trigger
-from warren.broker.topology import run_queue
+from warren.broker.messages import Heartbeat, Load, Trigger
+from warren.broker.topology import command_queue, run_queue
 from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
 from warren.scheduler.commands.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
@@ -35,6 +35,7 @@ from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import route_memory
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.models import Run, Uptime
+from warren.sql.registry import presence
 from warren.sql.run_status import LATE_MS, Kind, RunStatus
 from warren.sql.runs import transitions
 
@@ -512,11 +513,8 @@ def test_runs_wait_as_rows_while_the_node_that_holds_the_queue_is_down(
     cluster.trigger("greet")
     cluster.trigger("greet")
 
-    def is_down(_queues: Sequence[Queue]) -> None:
-        raise QueueUnavailable("the home node of the queue is down or inaccessible")
-
     with monkeypatch.context() as broken:
-        broken.setattr(admin, "declare_queues", is_down)
+        broken.setattr(admin, "declare_queues", _node_is_down)
         for _ in range(10):
             seat()
             still.dispatcher.run_round(cluster.now_ms())
@@ -529,6 +527,77 @@ def test_runs_wait_as_rows_while_the_node_that_holds_the_queue_is_down(
     seat()
     dispatch(cluster, still)
     assert len(queued(still)) == 2
+
+
+def _node_is_down(_queues: Sequence[Queue]) -> None:
+    raise QueueUnavailable("the home node of the queue is down or inaccessible")
+
+
+def _dispatch_past_patience(
+    cluster: Cluster, node: SchedulerNode, run_id: int, before: Callable[[], object]
+) -> None:
+    """Make rounds until a run is so late that it ends if no executor is there."""
+    late_ms = 1_500 * node.context.timeouts.no_executor
+
+    def is_late() -> bool:
+        before()
+        dispatch(cluster, node)
+        return cluster.now_ms() - cluster.run(run_id).due_at > late_ms
+
+    eventually(is_late)
+
+
+@pytest.mark.parametrize("still_options", [{"probe": 0.05, "no_executor": 1.0}], ids=["impatient"])
+def test_runs_whose_route_asks_wait_while_questions_come_back(
+    cluster: Cluster, still: SchedulerNode, seat: Seat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    boot_id = seat()
+    admin = still.connections.admin
+    admin.delete_queue(command_queue(APP, "one", boot_id).name)
+    cluster.job("greet", route="FAILOVER")
+    run_id = cluster.trigger("greet")
+    beat = Heartbeat(app=APP, address="one", boot_id=boot_id, started_at_ms=1, load=Load())
+
+    with monkeypatch.context() as broken:
+        broken.setattr(admin, "declare_queues", _node_is_down)
+        _dispatch_past_patience(cluster, still, run_id, lambda: still.roster.hear(beat))
+        assert [run.status for run in cluster.runs()] == [RunStatus.PLANNED]
+        assert list(still.roster.unreachable()) == [(APP, "one")]
+
+    seat()
+    assert still.roster.routable(APP) == {"one": boot_id}
+    assert cluster.run(run_id).status == RunStatus.PLANNED
+
+
+@gives_up_soon
+def test_runs_wait_for_an_executor_that_joins_while_the_node_of_its_queue_is_down(
+    cluster: Cluster,
+    still: SchedulerNode,
+    seat: Seat,
+    monkeypatch: pytest.MonkeyPatch,
+    events: list[dict[str, object]],
+) -> None:
+    still.registrar.run_round(cluster.now_ms())
+    cluster.job("greet")
+    run_id = cluster.trigger("greet")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(still.connections.admin, "declare_queues", _node_is_down)
+        _dispatch_past_patience(cluster, still, run_id, seat)
+        assert [run.status for run in cluster.runs()] == [RunStatus.PLANNED]
+        for _ in range(30):
+            seat("one")
+            seat("two")
+            cluster.pass_time(still, 5)
+    [row, _] = cluster.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
+    assert cluster.now_ms() - row.beat_at < 15_000
+    told = [event for event in events if event["event"] == "queue_not_declared"]
+    assert [event["count"] for event in told] == [1, 2, 2]
+    assert told[1]["executors"] == [f"{APP}/one", f"{APP}/two"]
+
+    seat("one")
+    dispatch(cluster, still)
+    assert len(queued(still)) == 1
 
 
 @pytest.mark.parametrize("still_options", [{"stale": -1.0}], ids=["frozen"])

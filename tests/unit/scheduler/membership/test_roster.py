@@ -343,3 +343,63 @@ def test_executor_that_may_come_back_with_its_runs_is_dead_later(
     assert before[0] is not Standing.DEAD
     assert standing(roster) is Standing.DEAD
     assert roster.routable("demo") == {}
+
+
+def test_an_executor_whose_queue_cannot_be_reached_gets_nothing_and_is_not_absent(
+    roster: Roster, clock: MovedClock
+) -> None:
+    join(roster)
+    join(roster, "two", "b2")
+    roster.set_reachable("demo", "one", is_reachable=False)
+
+    live(roster, clock, 60, beat())
+
+    assert roster.routable("demo") == {}
+    assert roster.unreachable() == {("demo", "one"): "b1"}
+    assert roster.absent_seconds("demo") == 0
+    assert roster.absent_seconds("demo", ["two"]) == 60
+    assert roster.absent_seconds("other") == 60
+
+    roster.set_reachable("demo", "one", is_reachable=True)
+
+    assert roster.routable("demo") == {"one": "b1"}
+    assert roster.unreachable() == {}
+
+
+def test_an_address_that_is_new_while_its_queue_cannot_be_reached_is_not_absent_while_it_beats(
+    roster: Roster, clock: MovedClock
+) -> None:
+    for _ in range(4):
+        live(roster, clock, 15)
+        roster.set_reachable("demo", "new", is_reachable=False)
+    assert roster.unreachable("demo") == {("demo", "new"): ""}
+    assert (roster.absent_seconds("demo"), roster.absent_seconds("demo", ["new"])) == (0, 0)
+
+    join(roster, "new")
+    assert roster.routable("demo") == {}
+    roster.set_reachable("demo", "new", is_reachable=True)
+
+    assert roster.routable("demo") == {"new": "b1"}
+
+
+def test_an_address_that_was_never_admitted_is_absent_once_its_heartbeats_end(
+    roster: Roster, clock: MovedClock
+) -> None:
+    roster.set_reachable("demo", "new", is_reachable=False)
+
+    live(roster, clock, 20)
+
+    assert roster.unreachable() == {}
+    assert roster.absent_seconds("demo") == 20
+
+
+def test_a_dead_executor_whose_queue_cannot_be_reached_is_absent(
+    roster: Roster, clock: MovedClock
+) -> None:
+    join(roster)
+    roster.set_reachable("demo", "one", is_reachable=False)
+
+    live(roster, clock, 20)
+
+    assert (roster.unreachable(), roster.absent_seconds("demo")) == ({}, 20)
+    assert standing(roster) is Standing.DEAD

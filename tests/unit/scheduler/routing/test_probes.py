@@ -7,7 +7,9 @@ from random import Random
 import pytest
 
 from warren.broker.messages import Answer, Beat, BeatAnswer, IdleBeat, IdleBeatAnswer
+from warren.broker.rabbitmq.transport import AmqpBatch
 from warren.broker.rpc import AddressedQuestion
+from warren.broker.transport import Batch, Confirm
 from warren.scheduler.routing.probes import Candidates, Probes, Undecided
 from warren.scheduler.routing.routes import (
     BUILT_IN,
@@ -43,10 +45,17 @@ class Desk:
         self.wakes = 0
         self.answers: dict[str, weakref.ref[WatchedAnswer]] = {}
         self._tell: list[Callable[[Answer], None]] = []
+        #: What the broker does with questions, by address; else they are confirmed.
+        self.fates: dict[str, Confirm] = {}
+        #: The addresses without a queue, and how many questions were not confirmed.
+        self.returned: list[str] = []
+        self.unconfirmed = 0
         self.probes = Probes(
             requester=self,  # type: ignore[arg-type]
             answer_seconds=0.5,
             on_let_go=self._wake,
+            on_returned=lambda _app, address: self.returned.append(address),
+            on_unconfirmed=self._note_unconfirmed,
             clock=lambda: self.now,
         )
 
@@ -55,7 +64,7 @@ class Desk:
         questions: Sequence[AddressedQuestion],
         timeout_seconds: float,
         on_answer: Callable[[int, Answer], None],
-    ) -> None:
+    ) -> Batch:
         assert timeout_seconds == 0.5
         for position, ((app, address, boot_id), build) in enumerate(questions):
             assert (app, boot_id) == ("demo", f"boot-{address}")
@@ -63,6 +72,12 @@ class Desk:
             assert isinstance(question, Beat | IdleBeat)
             self.asked.append((address, question))
             self._tell.append(lambda answer, position=position: on_answer(position, answer))
+        published = AmqpBatch(len(questions))
+        for position, (boot, _) in enumerate(questions):
+            fate = self.fates.get(boot.address, Confirm.CONFIRMED)
+            if fate is not Confirm.UNKNOWN:
+                published.settle(position, fate)
+        return published
 
     def answer(self, number: int, **values: object) -> None:
         """Answer the question of this number."""
@@ -117,6 +132,9 @@ class Desk:
     def _wake(self) -> None:
         self.wakes += 1
 
+    def _note_unconfirmed(self) -> None:
+        self.unconfirmed += 1
+
 
 @pytest.fixture
 def desk() -> Desk:
@@ -160,6 +178,18 @@ def test_the_first_good_answer_in_order_is_enough(desk: Desk) -> None:
     assert desk.probes.held_back() == set()
     assert desk.wakes == 1
     assert choose(Route.FAILOVER, desk.request(FAILOVER), Random(1)).address == "a"
+
+
+def test_silence_for_lack_of_a_queue_or_of_a_confirm_is_told(desk: Desk) -> None:
+    desk.fates = {"b": Confirm.RETURNED, "c": Confirm.UNKNOWN}
+    desk.want(ALL, 1)
+    desk.answer(0)
+    assert (desk.returned, desk.unconfirmed) == ([], 0)
+
+    desk.now += 0.6
+    desk.probes.held_back()
+
+    assert (desk.returned, desk.unconfirmed) == (["b"], 1)
 
 
 def test_a_route_that_looks_at_all_answers_waits_for_all(desk: Desk) -> None:

@@ -1,0 +1,69 @@
+"""A node of a cluster of three brokers dies: the one that everything is connected to."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.deployment import Deployment
+from tests.support.eventually import eventually
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.rabbitmq import PrivateRabbit
+from tests.support.rabbitmq_cluster import RabbitCluster
+from warren.sql.registry import presence
+
+
+@pytest.fixture(scope="module")
+def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitCluster]:
+    if not PrivateRabbit.is_installed():
+        pytest.skip("RabbitMQ is not installed")
+    cluster = RabbitCluster(tmp_path_factory.mktemp("brokers") / "cluster", 3)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.close()
+
+
+@pytest.fixture
+def deployment(
+    brokers: RabbitCluster, mariadb: PrivateMariaDB, tmp_path: Path
+) -> Iterator[Deployment]:
+    """Processes that are connected to the first node."""
+    vhost = brokers.nodes[0].add_vhost()
+    with Deployment(
+        tmp_path,
+        database_url=mariadb.create_database(),
+        broker_url=",".join(node.vhost_url(vhost) for node in brokers.nodes),
+    ) as made:
+        yield made
+
+
+def test_runs_go_on_without_the_node_that_executors_are_connected_to(
+    brokers: RabbitCluster, deployment: Deployment
+) -> None:
+    deployment.await_schedulers(deployment.scheduler())
+    deployment.await_executors(deployment.executor())
+    deployment.job("hello", handler="noop")
+    deployment.await_success(deployment.trigger("hello"))
+
+    brokers.nodes[0].kill()
+    try:
+        await_heartbeats(deployment, since_ms=deployment.now_ms())
+        deployment.await_success(deployment.trigger("hello"))
+    finally:
+        brokers.nodes[0].start()
+        eventually(brokers.is_whole)
+    deployment.assert_sound()
+
+
+def await_heartbeats(deployment: Deployment, *, since_ms: int) -> None:
+    """Wait until the scheduler has heard the executor twice."""
+
+    def beat_at() -> int:
+        [row] = deployment.database.read(lambda s: presence.listing(s, presence.EXECUTOR))
+        return int(row.beat_at)
+
+    eventually(lambda: beat_at() > since_ms, 60.0)
+    first = beat_at()
+    eventually(lambda: beat_at() > first, 60.0)
