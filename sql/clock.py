@@ -61,23 +61,32 @@ class DatabaseClock:
             self._offset_ms, self._doubted_ms = offset_ms, None
 
     def _sample(self) -> float:
-        return self._database.read(lambda session: _measure_offset_ms(session, self._monotonic))
+        offset_ms, server = self._database.read(
+            lambda session: _measure_offset_ms(session, self._monotonic)
+        )
+        # A proxy may have moved an open connection.
+        self._database.meet_server(server)
+        return offset_ms
 
 
-def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> float:
-    """Return the database's clock minus this process's, from the fastest of a few answers."""
+def _measure_offset_ms(session: Session, monotonic: Callable[[], float]) -> tuple[float, str]:
+    """Return the database's clock minus this process's, from the fastest of a few answers.
+
+    With it comes the number of the server that answered.
+    """
     session.connection()  # connect first, so that this does not count as answer time
-    shortest, offset_ms = float("inf"), 0.0
+    shortest, offset_ms, server = float("inf"), 0.0, ""
+    ask = text(f"SELECT {of(session).now_ms}, {of(session).server_number}")
     for _ in range(MAX_QUERIES):
         asked_at = monotonic()
-        now_ms = database_now_ms(session)
+        now_ms, server = session.execute(ask).one()
         answered_at = monotonic()
         if answered_at - asked_at < shortest:
             shortest = answered_at - asked_at
-            offset_ms = now_ms - (asked_at + answered_at) / 2 * 1000
+            offset_ms = int(now_ms) - (asked_at + answered_at) / 2 * 1000
         if shortest <= PROMPT_SECONDS:
             break
-    return offset_ms
+    return offset_ms, str(server)
 
 
 def database_now_ms(session: Session) -> int:

@@ -8,7 +8,8 @@ unique key.
 If the counter of run ids has gone back, ids that it gave out again are rejected. Then a new epoch
 of ids begins, and the unit is repeated once.
 
-While a database is unavailable, callers fail at once instead of waiting.
+While a database is unavailable, callers fail at once instead of waiting. Which server a connection
+goes to is decided in `servers`.
 
 MySQL has no INSERT … RETURNING, so the ORM would insert rows one by one to learn their ids. The ids
 of audit entries and schedule changes are not needed, so a writing session inserts these together.
@@ -24,17 +25,19 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from sqlalchemy import Select, Update, event, insert
+from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from warren.sql import epochs
 from warren.sql.dialects import dialect
-from warren.sql.dialects.database_url import parse
+from warren.sql.dialects.database_url import parse_all
 from warren.sql.dialects.dialect import Connecting
 from warren.sql.dialects.supported import named
 from warren.sql.errors import DatabaseUnavailable, RunIdTaken
 from warren.sql.models import AuditEntry, History
+from warren.sql.servers import Looked, Servers
 
 #: The tables whose rows are inserted together.
 _RECORDS = (AuditEntry, History)
@@ -172,7 +175,8 @@ class Database:
     """A database to read from and write to; thread-safe.
 
     Args:
-        url: `mysql+pymysql://user:password@host:port/name` or `sqlite:///path`.
+        url: `mysql+pymysql://user:password@host:port/name`, several of them separated by commas,
+            or `sqlite:///path`.
         pool_size: connections kept open, and half as many more when needed; a thread that gets
             none within 5 s fails.
         answer_seconds: how long MySQL or MariaDB may take for one statement before the connection
@@ -183,6 +187,7 @@ class Database:
         fail_fast: for processes that answer users. A unit of work fails at once while MySQL or
             MariaDB is known to be unavailable; connections are not checked before use; and the
             server rolls back a writing transaction that is idle for 3 s, which frees its locks.
+        for_writing: whether a server that takes no writes is of no use.
         share_writes_with: another database object for the same SQLite file in this process; the
             writers of both take turns.
 
@@ -200,34 +205,87 @@ class Database:
         statement_seconds: int = 0,
         retry_seconds: float = RETRY_SECONDS,
         fail_fast: bool = False,
+        for_writing: bool = True,
         share_writes_with: "Database | None" = None,
     ) -> None:
-        self.url = parse(url)
-        self.dialect = named(self.url.get_backend_name())
+        urls = parse_all(url)
+        self._first_url = urls[0]
+        self.dialect = named(urls[0].get_backend_name())
+        embedded = self.dialect.is_embedded
+        self.seen_ids = SeenIds()
+        self._servers: Servers | None = None
+        if not embedded:
+            self._servers = Servers(
+                urls,
+                self.dialect,
+                for_writing=for_writing,
+                on_change=self._leave,
+                highest_id=lambda: self.seen_ids.highest,
+            )
         how = Connecting(
             pool_size=pool_size,
             pool_seconds=POOL_SECONDS,
             answer_seconds=answer_seconds,
             statement_seconds=statement_seconds,
             fail_fast=fail_fast,
+            servers=self._servers,
         )
-        self.engine = self.dialect.make_engine(self.url, how)
-        self.seen_ids = SeenIds()
+        self.engine = self.dialect.make_engine(urls, how)
         self._retry_seconds = retry_seconds
-        embedded = self.dialect.is_embedded
         self._outage = Outage(self._ask) if fail_fast and not embedded else None
         self._writing = self.engine.execution_options(warren_writing=True)
         self._autocommit = self.engine
         if not embedded:
             size = max(AUTOCOMMIT_POOL_SIZE, pool_size // 2 if fail_fast else 0)
             autocommit = replace(how, pool_size=size, is_autocommit=True)
-            self._autocommit = self.dialect.make_engine(self.url, autocommit)
+            self._autocommit = self.dialect.make_engine(urls, autocommit)
         self._selecting = self._autocommit.execution_options(warren_autocommit=True)
         self._updating = self._autocommit.execution_options(warren_writing=True)
         # Writers of an embedded database queue here, because its own lock is not fair.
         self._write_lock: AbstractContextManager[None] = FairLock() if embedded else nullcontext()
         if share_writes_with is not None and embedded:
             self._write_lock = share_writes_with._write_lock  # noqa: SLF001 - of the same class
+
+    @property
+    def url(self) -> URL:
+        """The URL of the server in use; before the first connection, the first one."""
+        return self._servers.url if self._servers else self._first_url
+
+    @property
+    def server(self) -> str:
+        """The host and port of the server in use; empty for an embedded database."""
+        return self._servers.name if self._servers else ""
+
+    @property
+    def epoch(self) -> int:
+        """When the newest epoch began that changed servers; 0 = none, or an embedded database."""
+        return self._servers.epoch if self._servers else 0
+
+    def note_epochs(self, known: Sequence[epochs.EpochRow]) -> None:
+        """Note the epochs of this database, which other processes may have begun."""
+        began = [each.began_at for each in known if each.cause in epochs.OF_SERVERS]
+        if self._servers is not None and began:
+            self._servers.note(max(began))
+
+    def learn_epoch(self, epoch: int, told_by: str) -> None:
+        """Leave this server if somebody has seen one of a newer epoch, and say so in the log."""
+        if self._servers is None or epoch <= self.epoch:
+            return
+        self._servers.note(self.read(epochs.newest_of_servers))
+        if epoch > self.epoch:
+            self._servers.refuse_before(epoch, told_by)
+
+    def meet_server(self, number: str) -> None:
+        """Note which server a statement has reached; see `Servers.meet`."""
+        if self._servers is not None:
+            self._servers.meet(number)
+
+    def look_at_servers(self) -> list[tuple[str, Looked, str]]:
+        """Ask every server; return its name, what it says, and why it cannot be used if so."""
+        if self._servers is None:
+            return []
+        servers, found = self._servers, self._servers.look_at_all()
+        return [(servers.names[each.place], each, servers.why_not(each)) for each in found]
 
     def write(self, unit: Callable[[Session], T]) -> T:
         """Run a unit of work, commit its transaction, and return its result.
@@ -344,6 +402,12 @@ class Database:
         self.engine.dispose()
         self._autocommit.dispose()
 
+    def _leave(self) -> None:
+        """Give up every connection; those that are busy are closed when they are returned."""
+        self.seen_ids.turns += 1  # the reserved ids are the old server's
+        self.engine.dispose()
+        self._autocommit.dispose()
+
     def _ask(self) -> None:
         with self.engine.connect() as connection:
             connection.exec_driver_sql("SELECT 1")
@@ -357,6 +421,10 @@ class Database:
             try:
                 # Leaving the session always rolls back; error 1205 (lock wait) by itself does not.
                 return work()
+            except DatabaseUnavailable as refusal:
+                if self._outage is not None:
+                    self._outage.begin(refusal)
+                raise
             except (DBAPIError, PoolTimeout) as error:
                 has_tries_left = attempt < MAX_TRIES and time.monotonic() < give_up_at
                 if not has_tries_left or not dialect.is_retryable(error, self.dialect):

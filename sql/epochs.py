@@ -11,7 +11,7 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import of
-from warren.sql.models import Backfill, Epoch, FlowNode, Run, Sequence
+from warren.sql.models import Backfill, Cluster, Epoch, FlowNode, Run, Sequence
 from warren.sql.rows import fetch, query
 
 #: The tables whose rows have ids of the counter.
@@ -36,6 +36,12 @@ class Cause(StrEnum):
     EXECUTOR = "EXECUTOR"
     #: A person said that the database was restored.
     RESTORED = "RESTORED"
+    #: Another server took the place of the one that the database was written on.
+    PROMOTED = "PROMOTED"
+
+
+#: A server whose database lacks the newest epoch of these has been replaced by another one.
+OF_SERVERS = (Cause.PROMOTED, Cause.RESTORED)
 
 
 class EpochRow(NamedTuple):
@@ -54,7 +60,7 @@ def begin(
     """Begin an epoch if the counter is not beyond all ids that are in use; else return None.
 
     `seen_id` is the highest id seen anywhere; `twice_id`, one of this epoch that two runs have. A
-    restore always begins one.
+    restore and a promotion always begin one.
     """
     row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
     found_id = session.execute(row).scalar_one()
@@ -62,7 +68,7 @@ def begin(
     used = max(seen_id if seen_id < found_id + BELIEVED else 0, *highest)
     began_at, first_id = newest(session)
     is_twice = first_id <= twice_id < found_id
-    if used < found_id and not is_twice and cause is not Cause.RESTORED:
+    if used < found_id and not is_twice and cause not in OF_SERVERS:
         return None
     next_id = (max(used, found_id) // LEFT_OUT + 2) * LEFT_OUT
     session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=next_id))
@@ -72,6 +78,29 @@ def begin(
     epoch = EpochRow(max(int(now_ms), began_at + 1), cause, told_by, found_id, next_id)
     session.add(Epoch(**epoch._asdict()))
     return epoch
+
+
+def take_over(session: Session, server: str, told_by: str, *, seen_id: int = 0) -> int:
+    """Record the server that the database is written on from now on; return its newest epoch.
+
+    If it was another one, an epoch begins, unless another process has begun it.
+    """
+    counter = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
+    session.execute(counter).all()  # one process at a time
+    before = session.execute(select(Cluster.server)).scalar()
+    if before != server:
+        session.execute(update(Cluster).values(server=server))
+        if before is not None:
+            words = f"{told_by}, before it {before}"
+            begin(session, Cause.PROMOTED, seen_id=seen_id, told_by=words)
+            session.flush()
+    return newest_of_servers(session)
+
+
+def newest_of_servers(session: Session) -> int:
+    """Return when the newest epoch began that changed servers; 0 = none did."""
+    newest_one = select(func.coalesce(func.max(Epoch.began_at), 0))
+    return int(session.execute(newest_one.where(Epoch.cause.in_(OF_SERVERS))).scalar_one())
 
 
 def newest(session: Session) -> tuple[int, int]:

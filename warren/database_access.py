@@ -23,7 +23,7 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
     The schema is checked in full only before writing. When reading, it is checked only after an
     error about a missing table or column: the check costs as much as the rest of a short command.
     """
-    database = Database(settings.needed_database_url(), pool_size=2)
+    database = Database(settings.needed_database_url(), pool_size=2, for_writing=for_writing)
     try:
         if for_writing:
             version.check(database)

@@ -311,7 +311,7 @@ BROKEN = {
     Rule.LONGEST: lazy_gettext("runs too long"),
     Rule.SUCCESS_EVERY: lazy_gettext("no success for too long"),
     Rule.WAITING: lazy_gettext("runs wait too long"),
-    incidents.DATABASE: lazy_gettext("the database has gone back"),
+    incidents.DATABASE: lazy_gettext("the database has gone back or moved"),
 }
 #: For how many hours an acknowledged incident may stay silent; 0 = until it closes.
 SILENT_HOURS = (0, 1, 4, 24)

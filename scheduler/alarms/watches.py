@@ -280,6 +280,7 @@ class EpochWatch:
         """Tell of epochs of the last day and old executors; return the seconds until the next."""
         found = self._database.read(epochs.all_epochs)
         self._roster.needs_identities = bool(found)
+        self._database.note_epochs(found)
         if (outdated := self._roster.outdated()) != self._outdated:
             self._outdated = outdated
             log.warning("executors_outdated", executors=outdated)
@@ -304,7 +305,7 @@ class EpochWatch:
                 app_id=0,
                 rule=incidents.DATABASE,
                 due_at=epoch.began_at,
-                expected=f"run ids above {epoch.found_id}",
+                expected=_expected(epoch),
                 now_ms=now_ms,
                 remind_ms=now_ms,
             )
@@ -328,3 +329,9 @@ class EpochWatch:
             )
         ]
         alarms.add(session, told)
+
+
+def _expected(epoch: EpochRow) -> str:
+    if epoch.cause == epochs.Cause.PROMOTED:
+        return "the server of before"
+    return f"run ids above {epoch.found_id}"

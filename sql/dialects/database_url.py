@@ -3,7 +3,7 @@
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
-from warren.sql.dialects.url_forms import FORMS, form_of
+from warren.sql.dialects.url_forms import FORMS, check_alike, form_of, listed
 
 
 def parse(url: str) -> URL:
@@ -38,4 +38,18 @@ def parse(url: str) -> URL:
     except ValueError as error:
         wanted = f"expected the database URL to be {form.whole}"
         raise ValueError(f"{wanted}, got one that is not: {error}") from None
+    return parsed
+
+
+def parse_all(urls: str) -> list[URL]:
+    """Return the URLs of a database's servers, which commas separate; usually it is one.
+
+    Raises:
+        ValueError: one of them is wrong, or they are not of one database.
+
+    """
+    each = listed(urls)
+    parsed = [parse(url) for url in each]
+    if len(each) > 1:
+        check_alike(each)
     return parsed

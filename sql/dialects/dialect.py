@@ -8,7 +8,7 @@ Errors of any database are classified: try again, unavailable, or a fault of the
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias
 
@@ -37,11 +37,39 @@ def _text(version: tuple[int, ...]) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerFacts:
+    """What a server says of itself.
+
+    Attributes:
+        number: what tells it from the servers that it replicates, or from its replicas.
+        identity: the same; of a cluster whose nodes commit together, the cluster's.
+        is_read_only: it refuses writes of ordinary accounts.
+        is_replica: it takes changes from another server now.
+
+    """
+
+    number: str
+    identity: str
+    is_read_only: bool
+    is_replica: bool
+
+
+class ServerChoice(Protocol):
+    """Chooses the server of each new connection."""
+
+    def connect(self, open_one: Callable[[int], Any]) -> Any:
+        """Return a new connection of the driver; `open_one` opens one to a server of the list."""
+
+    def doubt(self) -> None:
+        """Look again which server to use: this one was lost, or takes no writes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Connecting:
     """How a `Database` connects; its docstring explains most of the attributes.
 
     `is_autocommit`: each statement is committed by itself. An embedded database needs no separate
-    connections for this.
+    connections for this. `servers` is None for one without servers.
     """
 
     pool_size: int
@@ -50,6 +78,7 @@ class Connecting:
     statement_seconds: int
     fail_fast: bool
     is_autocommit: bool = False
+    servers: ServerChoice | None = None
 
     @property
     def pool(self) -> dict[str, Any]:
@@ -99,9 +128,11 @@ class Dialect(Protocol):
     is_embedded: bool
     #: The driver's placeholder of a value.
     parameter: str
-    #: SQL for its clock in epoch milliseconds, and for 32 or more random characters.
+    #: SQL for its clock in epoch milliseconds, for 32 or more random characters, and for the
+    #: `number` of the connected server.
     now_ms: str
     random_id: str
+    server_number: str
     #: SELECT of all indexes but primary keys: table, name, whether it is unique, columns joined by
     #: commas. A name that the database has chosen, and columns that are expressions, are NULL.
     indexes: str
@@ -116,12 +147,16 @@ class Dialect(Protocol):
     table_options: Mapping[str, str]
     lasting_id_options: Mapping[str, bool]
 
-    def make_engine(self, url: URL, how: Connecting) -> Engine:
+    def make_engine(self, urls: Sequence[URL], how: Connecting) -> Engine:
         """Return an engine with a pool of connections at READ COMMITTED or stricter.
 
+        The URLs are those of one database's servers, see `ServerChoice`; an embedded one has one.
         The execution option `warren_writing` announces a transaction that writes;
         `warren_autocommit` announces SELECTs without a transaction.
         """
+
+    def server_facts(self, connection: Any) -> ServerFacts:
+        """Return what the server of a driver's connection says of itself."""
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
         """Return why the connected server cannot be used; None if it can."""

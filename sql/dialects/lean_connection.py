@@ -6,7 +6,7 @@ the others. It also remembers how the server describes columns: PyMySQL reads an
 description of each column of each answer in Python, a fifth of what a call of the API costs.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import pymysql.connections
@@ -139,9 +139,15 @@ class LeanDialect(MySQLDialect_pymysql):
 
     driver = _DRIVER
     supports_statement_cache = True
+    #: Makes the connections of an engine.
+    connect_by: Callable[..., Any] = staticmethod(LeanConnection)
 
     def connect(self, *arguments: Any, **options: Any) -> Any:
-        return LeanConnection(*arguments, **options)
+        return self.connect_by(*arguments, **options)
+
+    def on_connect(self) -> Any:
+        """Return nothing to do: SQLAlchemy would repeat the SET NAMES of PyMySQL."""
+        return None
 
 
 registry.register(f"mysql.{_DRIVER}", __name__, LeanDialect.__name__)

@@ -31,9 +31,17 @@ from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.sql import SQLColumnExpression
 from sqlalchemy.types import TypeEngine
 
-from warren.sql.dialects import url_forms
-from warren.sql.dialects.dialect import Columns, Connecting, Locking, UpdateRule, too_old
-from warren.sql.dialects.lean_connection import lean
+from warren.sql.dialects import mysql_servers, url_forms
+from warren.sql.dialects.dialect import (
+    Columns,
+    Connecting,
+    Locking,
+    ServerChoice,
+    ServerFacts,
+    UpdateRule,
+    too_old,
+)
+from warren.sql.dialects.lean_connection import LeanConnection, LeanDialect, lean
 from warren.sql.errors import DatabaseUnavailable
 
 CONNECT_SECONDS = 5
@@ -106,6 +114,8 @@ class MySQL:
     parameter = "%s"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"
+    #: Replication requires that it is different on each server.
+    server_number = "@@server_id"
     indexes = (
         "SELECT table_name, index_name, non_unique = 0, "
         "GROUP_CONCAT(column_name ORDER BY seq_in_index) FROM information_schema.statistics "
@@ -122,26 +132,22 @@ class MySQL:
     }
     lasting_id_options: Mapping[str, bool] = {}
 
-    def make_engine(self, url: URL, how: Connecting) -> Engine:
+    def make_engine(self, urls: Sequence[URL], how: Connecting) -> Engine:
         """Return an engine whose connections the server closes when they are idle for long."""
+        arguments = [_arguments(url, how) for url in urls]
         engine = create_engine(
-            lean(url),
+            lean(urls[0]),
             hide_parameters=True,
             isolation_level="AUTOCOMMIT" if how.is_autocommit else "READ COMMITTED",
             **how.pool,
             pool_recycle=_WRITING_RECYCLE_SECONDS if how.fail_fast else _RECYCLE_SECONDS,
-            connect_args={
-                "connect_timeout": CONNECT_SECONDS,
-                "read_timeout": how.answer_seconds,
-                "write_timeout": how.answer_seconds,
-                "charset": "utf8mb4",
-                "init_command": _SESSION_SETTINGS,
-                **_tls(url),
-            },
+            connect_args=arguments[0],
         )
         event.listen(engine, "checkin", _restart_age)
         _ENGINES.add(engine)
         event.listen(engine, "handle_error", _leave_if_read_only)
+        if how.servers is not None:
+            _choose_server(engine, how.servers, urls, arguments)
         if not how.fail_fast:
             event.listen(engine, "checkout", _ping_if_idle)
         if how.fail_fast and not how.is_autocommit:
@@ -149,6 +155,10 @@ class MySQL:
         if how.statement_seconds:
             _limit_statements(engine, how.statement_seconds)
         return engine
+
+    def server_facts(self, connection: Any) -> ServerFacts:
+        """Ask for its variables and status, which every account may read."""
+        return mysql_servers.facts(connection)
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
         """Compare the server's version with the oldest of its kind."""
@@ -294,6 +304,40 @@ class MySQL:
             f"GRANT {right} ON `{database}`.`{table}` TO '{user}'@'{host}';"
             for table, right in rights.items()
         ]
+
+
+def _arguments(url: URL, how: Connecting) -> dict[str, Any]:
+    """Return the driver's arguments besides those of the URL."""
+    return {
+        "connect_timeout": CONNECT_SECONDS,
+        "read_timeout": how.answer_seconds,
+        "write_timeout": how.answer_seconds,
+        "charset": "utf8mb4",
+        "init_command": _SESSION_SETTINGS,
+        **_tls(url),
+    }
+
+
+def _choose_server(
+    engine: Engine,
+    servers: ServerChoice,
+    urls: Sequence[URL],
+    arguments: Sequence[dict[str, Any]],
+) -> None:
+    """Let `servers` choose where each connection goes, and tell it of lost ones."""
+    dialect = engine.dialect
+    assert isinstance(dialect, LeanDialect)
+
+    def open_one(place: int) -> LeanConnection:
+        _, options = dialect.create_connect_args(lean(urls[place]))
+        return LeanConnection(**{**options, **arguments[place]})
+
+    dialect.connect_by = lambda *_, **__: servers.connect(open_one)
+
+    @event.listens_for(engine, "handle_error")
+    def doubt(context: ExceptionContext) -> None:
+        if context.is_disconnect:
+            servers.doubt()
 
 
 def _tls(url: URL) -> dict[str, Any]:

@@ -28,7 +28,14 @@ from sqlalchemy.sql import SQLColumnExpression
 from sqlalchemy.types import TypeEngine
 
 from warren.sql.dialects import url_forms
-from warren.sql.dialects.dialect import Columns, Connecting, Locking, UpdateRule, too_old
+from warren.sql.dialects.dialect import (
+    Columns,
+    Connecting,
+    Locking,
+    ServerFacts,
+    UpdateRule,
+    too_old,
+)
 
 #: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)
@@ -43,6 +50,7 @@ class SQLite:
     parameter = "?"
     now_ms = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
     random_id = "lower(hex(randomblob(16)))"
+    server_number = "''"
     indexes = (
         "SELECT t.name, CASE i.origin WHEN 'c' THEN i.name END, i.\"unique\", (SELECT "
         "group_concat(name) FROM (SELECT name FROM pragma_index_info(i.name) ORDER BY seqno)) "
@@ -55,10 +63,10 @@ class SQLite:
     table_options: Mapping[str, str] = {}
     lasting_id_options: Mapping[str, bool] = {"sqlite_autoincrement": True}
 
-    def make_engine(self, url: URL, how: Connecting) -> Engine:
+    def make_engine(self, urls: Sequence[URL], how: Connecting) -> Engine:
         """Return an engine whose connections wait up to 5 s for another process's lock."""
         engine = create_engine(
-            url,
+            urls[0],
             hide_parameters=True,
             **how.pool,
             connect_args={"timeout": 5.0, "check_same_thread": False},
@@ -66,6 +74,10 @@ class SQLite:
         event.listen(engine, "connect", _configure)
         event.listen(engine, "begin", _begin)
         return engine
+
+    def server_facts(self, _connection: Any) -> ServerFacts:
+        """Return nothing of interest, because there is no server."""
+        return ServerFacts(number="", identity="", is_read_only=False, is_replica=False)
 
     def version_problem(self, _connected: sqlalchemy.Dialect) -> str | None:
         """Check the version of the library in this process."""

@@ -4,7 +4,8 @@ A URL of MySQL or MariaDB is checked, so that there is no doubt where a connecti
 here needs a library: settings are read where SQLAlchemy is not installed.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -28,6 +29,7 @@ def check_mysql_url(url: str) -> None:
     # To SQLAlchemy a / or ? before an @ is part of the password, and there are no fragments.
     if not url.isprintable() or "#" in url or "@" in parts.path + parts.query:
         raise ValueError("a special character is not quoted; write %23 for #, %2F for /, %40 for @")
+    check_one_host(url)
     names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
     for name in names:
         if name not in ARGUMENTS:
@@ -39,6 +41,17 @@ def check_mysql_url(url: str) -> None:
             raise ValueError(f"{SOCKET} goes with the host localhost only")
         if names.count(name) > 1:
             raise ValueError(f"the argument {name!r} occurs twice")
+
+
+def check_one_host(url: str) -> None:
+    """Check that a URL names one server.
+
+    Raises:
+        ValueError: a comma is in its host or path; the message holds no part of a password.
+
+    """
+    if "," in url.rpartition("@")[2].partition("?")[0]:
+        raise ValueError("each server needs a URL of its own, as in mysql+pymysql://…,mysql+…")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +97,42 @@ def form_of(url: str) -> UrlForm | None:
     """Return the form that a URL has by its scheme; None if no supported database has it."""
     scheme, separator, _ = url.partition("://")
     return next((form for form in FORMS if separator and form.scheme == scheme), None)
+
+
+#: A comma that a URL follows; others may be in a password.
+_NEXT_URL = re.compile(r",(?=\s*[a-z0-9+]+://)")
+
+
+def listed(urls: str) -> list[str]:
+    """Return the URLs of the servers of one database, which commas separate."""
+    return [url.strip() for url in _NEXT_URL.split(urls)]
+
+
+def name_of(url: str) -> str:
+    """Return what names a server in messages: its host and port, or its socket; no password."""
+    form = form_of(url)
+    if form is None or form.is_embedded:
+        return url.partition("://")[0][:20] + "://…"
+    parts = urlsplit(url)
+    socket = dict(parse_qsl(parts.query)).get(SOCKET)
+    return socket or parts.netloc.rpartition("@")[2]
+
+
+def check_alike(urls: Sequence[str]) -> None:
+    """Check that the URLs can be servers of one database.
+
+    Raises:
+        ValueError: they cannot; the message holds no part of a password.
+
+    """
+    if any(form is None or form.is_embedded for form in map(form_of, urls)):
+        raise ValueError("only servers of MySQL or MariaDB can be listed, not a file")
+    names = list(dict.fromkeys(urlsplit(url).path.strip("/") for url in urls))
+    if len(names) > 1:
+        raise ValueError(f"the URLs name different databases: {', '.join(names)[:200]}")
+    places = [name_of(url) for url in urls]
+    if twice := next((place for place in places if places.count(place) > 1), None):
+        raise ValueError(f"{twice} occurs twice")
 
 
 def file_url(path: Path) -> str:

@@ -38,7 +38,9 @@ class ForeignDatabase:
             raise ValueError(f"expected a database of MySQL or MariaDB, got: {url[:100]}")
         self.name = str(parsed.database)
         whole = parsed.set(password=password or None).render_as_string(hide_password=False)
-        self._database = Database(whole, pool_size=1, answer_seconds=ANSWER_SECONDS)
+        self._database = Database(
+            whole, pool_size=1, answer_seconds=ANSWER_SECONDS, for_writing=False
+        )
 
     def close(self) -> None:
         self._database.close()

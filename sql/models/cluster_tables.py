@@ -46,7 +46,8 @@ class Cluster(Model):
     """The only row: the id of the cluster, and fingerprints of its master secret.
 
     There are two while the secret is being changed, and none before the first process. The row also
-    serves as a lock.
+    serves as a lock. `server` names the server, or the cluster of servers, that the database was
+    last written on; None = unknown.
     """
 
     __tablename__ = "warren_cluster"
@@ -56,6 +57,7 @@ class Cluster(Model):
     cluster_id: Mapped[str] = mapped_column(String(36))
     secret_fingerprint: Mapped[str | None] = mapped_column(String(64))
     other_fingerprint: Mapped[str | None] = mapped_column(String(64))
+    server: Mapped[str | None] = mapped_column(String(80))
 
 
 class Pause(Model):

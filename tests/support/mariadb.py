@@ -110,6 +110,11 @@ class PrivateMariaDB:
         """The id of the server's process, for signals."""
         return self._server
 
+    @property
+    def password(self) -> str:
+        """The password of root."""
+        return self._password
+
     def url(self, database: str) -> str:
         """Return the SQLAlchemy URL of a database for the user root."""
         return f"mysql+pymysql://root:{self._password}@127.0.0.1:{self.port}/{database}"

@@ -16,7 +16,7 @@ from warren.scheduler.audit.tally import COUNTS, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import counted
 from warren.settings.settings import Settings
-from warren.sql.epochs import EpochRow
+from warren.sql.epochs import Cause, EpochRow
 from warren.sql.instants import iso
 from warren.sql.limits import damage
 from warren.terminal.output import local, print_json, print_table, read_instant, visible
@@ -118,7 +118,10 @@ _DAMAGE = {
 
 
 def _blame(epoch: EpochRow | None, zone: ZoneInfo) -> str:
-    return f"the database had gone back by {local(epoch.began_at, zone)}" if epoch else ""
+    if epoch is None:
+        return ""
+    what = "was on another server" if epoch.cause == Cause.PROMOTED else "had gone back"
+    return f"the database {what} by {local(epoch.began_at, zone)}"
 
 
 def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
@@ -127,11 +130,12 @@ def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
         yield _DAMAGE[wrong.what].format(limit=name, run_id=wrong.run_id)
     known = [audited.epoch for audited in report.epochs]
     for epoch, again in report.epochs:
-        by = f", told by {epoch.told_by}" if epoch.told_by else ""
+        is_told = epoch.told_by and epoch.cause != Cause.PROMOTED
+        by = f"{', told by' if is_told else ':'} {epoch.told_by}" if epoch.told_by else ""
         yield (
-            f"epoch: the database had gone back by {local(epoch.began_at, zone)} "
-            f"({epoch.cause.lower()}{by}): run ids went on at {epoch.next_id} instead of "
-            f"{epoch.found_id}; runs with ids that were given out twice: {again}"
+            f"epoch: {_blame(epoch, zone)} ({epoch.cause.lower()}{by}): "
+            f"run ids went on at {epoch.next_id} instead of {epoch.found_id}; "
+            f"runs with ids that were given out twice: {again}"
         )
     for odd in report.odd:
         what = "started before it was due" if odd.is_early else "succeeded, but nobody started it"

@@ -6,7 +6,7 @@ from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.local_client import operator
 from warren.settings.settings import Settings
-from warren.sql.dialects.database_url import parse
+from warren.sql.dialects.database_url import parse_all
 from warren.sql.dialects.supported import named
 from warren.sql.engine import Database
 from warren.sql.epochs import Cause, all_epochs
@@ -62,7 +62,7 @@ def grants(settings: Settings, user: str, host: str) -> None:
     The account can add to the audit log but not change it, and cannot change the schema. Create it
     first. Run the grants again after each upgrade, which may have added tables.
     """
-    url = parse(settings.needed_database_url())
+    url = parse_all(settings.needed_database_url())[0]
     dialect = named(url.get_backend_name())
     try:
         print("\n".join(statements_for(dialect, url.database or "", user, host)))

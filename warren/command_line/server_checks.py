@@ -26,7 +26,7 @@ _MAX_NAMES, _SHOWN_NAMES = 100_000, 5
 def check_database(settings: Settings) -> str:
     """Return the database and its schema version, or raise what is wrong."""
     with open_database(settings, for_writing=True) as database:
-        words = f"{_shown(database)}, schema {version.newest_version()}"
+        words = f"{_shown(database)}, schema {version.newest_version()}" + _servers(database)
         names = database.read(lambda session: job_names.some(session, limit=_MAX_NAMES))
     if hidden := [f"{app}/{name}" for app, name in names if invisible_in(name)]:
         shown = ", ".join(map(ascii, hidden[:_SHOWN_NAMES]))
@@ -95,6 +95,29 @@ def check_api(settings: Settings) -> str:
     if status != HTTPStatus.OK:
         raise ValueError(f"it answered with status {status}")
     return f"{host}:{settings.api_port} answers"
+
+
+def _servers(database: Database) -> str:
+    """Return what each server of a list is good for, or raise what a person must change."""
+    found, problems = database.look_at_servers(), []
+    if len(found) == 1:
+        return ""
+    said = []
+    in_use = next((each for name, each, _ in found if name == database.server), None)
+    for name, each, why in found:
+        if each.facts is None or (why and each.facts.is_read_only):
+            said.append(f"{name}: {why}")
+        elif why:
+            problems.append(f"{name} can be written, but {why}")
+        elif each is in_use:
+            said.append(f"{name} is used")
+        elif in_use and in_use.facts and each.facts.identity == in_use.facts.identity:
+            said.append(f"{name} could be used")
+        else:
+            problems.append(f"{name} can be written beside {database.server}: set its read_only")
+    if problems:
+        raise ValueError("; ".join([*problems, *said]))
+    return "; servers: " + ", ".join(said)
 
 
 def _shown(database: Database) -> str:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from warren.broker.transport import is_loopback
+from warren.sql.dialects.url_forms import listed
 
 DATABASE, BROKER = "database", "broker"
 LINKS = (DATABASE, BROKER)
@@ -23,7 +24,7 @@ class Services(Protocol):
 
     @property
     def database_url(self) -> str | None:
-        """The database's URL."""
+        """The database's URL, or those of its servers separated by commas."""
 
     @property
     def broker_url(self) -> str | None:
@@ -57,8 +58,8 @@ def check_allowed(links: str) -> str:
 
 def open_links(settings: Services) -> list[OpenLink]:
     """Return each link that is neither local nor encrypted to a verified server."""
-    database, brokers = settings.database_url or "", (settings.broker_url or "").split(",")
-    unencrypted = [] if _is_verified(database) else [OpenLink(DATABASE, _host(database))]
+    databases, brokers = listed(settings.database_url or ""), (settings.broker_url or "").split(",")
+    unencrypted = [OpenLink(DATABASE, _host(url)) for url in databases if not _is_verified(url)]
     unencrypted += [
         OpenLink(BROKER, _host(url))
         for url in map(str.strip, brokers)

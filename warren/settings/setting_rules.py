@@ -18,7 +18,13 @@ from warren.resources.spelling import did_you_mean, nearest
 from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
 from warren.scheduler.alarms.channels.webhook_url import check_webhook, is_sound_secret
 from warren.scheduler.commands.token_text import is_whole
-from warren.sql.dialects.url_forms import form_of
+from warren.sql.dialects.url_forms import (
+    check_alike,
+    check_one_host,
+    form_of,
+    listed,
+    name_of,
+)
 
 SECRET_LENGTH = 32
 TOKEN_LENGTH = 16
@@ -49,13 +55,42 @@ def check_metrics_token(token: str) -> str:
     return token
 
 
-def check_database_url(url: str) -> str:
-    """Return the URL of a supported database."""
+def check_database_url(urls: str) -> str:
+    """Return the URL of a supported database, or comma-separated URLs of its servers.
+
+    Raises:
+        ValueError: with a line for each of them that is wrong.
+
+    """
+    each = listed(urls)
+    if len(each) == 1:
+        return _one_database_url(urls)
+    faults = []
+    for number, url in enumerate(each, start=1):
+        try:
+            _one_database_url(url)
+        except ValueError as error:
+            faults.append(f"URL {number}{_of_server(url)}: {error}")
+    if faults:
+        raise ValueError(*faults)
+    check_alike(each)
+    return urls
+
+
+def _of_server(url: str) -> str:
+    try:
+        return f" ({name_of(url)[:100]})"
+    except ValueError:
+        return ""
+
+
+def _one_database_url(url: str) -> str:
     form = form_of(url)
     if form is None:
         scheme, _, rest = url.partition("://")
         raise ValueError(f"it begins with {scheme[:20]!r}" if rest else "it has no ://")
     if not form.is_embedded:
+        check_one_host(url)
         parts = _split(url)
         if not parts.hostname or not parts.path.strip("/"):
             raise ValueError("the host or the database's name is missing")

@@ -229,7 +229,8 @@ class Settings:
 
     database_url: str | None = setting(
         text(check_database_url),
-        "a URL like mysql+pymysql://user:password@host:3306/warren or sqlite:///path",
+        "a URL like mysql+pymysql://user:password@host:3306/warren, several of them separated "
+        "by commas, or sqlite:///path",
         secret=True,
     )
     broker_url: str | None = setting(
@@ -544,7 +545,11 @@ def _read_all(
         try:
             values_[name] = KINDS[name].read(values[name])
         except ValueError as error:
-            faults.append(_words(name, values[name], str(error), origin(name)))
+            # Of a list, each bad item has its own line.
+            faults += [
+                _words(name, values[name], str(detail), origin(name))
+                for detail in error.args or [""]
+            ]
     return values_, faults
 
 

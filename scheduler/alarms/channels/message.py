@@ -36,6 +36,7 @@ from warren.scheduler.alarms.events import (
     Unhealthy,
 )
 from warren.scheduler.problems import counted
+from warren.sql.epochs import Cause
 from warren.sql.instants import moment
 
 TAIL_LINES = 15
@@ -259,6 +260,15 @@ def _calendar_ending(news: CalendarEnding, _context: MessageContext) -> tuple[st
 
 @_words.register
 def _new_epoch(news: NewEpoch, context: MessageContext) -> tuple[str, str]:
+    if news.cause == Cause.PROMOTED:
+        text = (
+            f"Since {context.when(news.at)} the database is on another server: {news.told_by}. "
+            f"Run ids go on at {news.next_id}, and the server of before is refused.\n"
+            "If it had not passed on all that was committed, runs may be missing, and what they "
+            "did may be done again: `warren audit` names the due times.\n"
+            "Executors of Warren 0.1.0 get no runs any more until they are upgraded."
+        )
+        return f"{news.app}: the database is on another server", text
     text = (
         f"At {context.when(news.at)} the counter of run ids was found at {news.found_id}, behind "
         f"ids that had been given out{_told_by(news.told_by)}. Ids go on at {news.next_id}.\n"

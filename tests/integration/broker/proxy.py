@@ -47,6 +47,11 @@ class Proxy:
                     one.shutdown(socket.SHUT_RDWR)
                 one.close()
 
+    def lead_to(self, target_port: int) -> None:
+        """Forward new connections to another port, and end those that stand."""
+        self._target_port = target_port
+        self.cut()
+
     def freeze(self) -> None:
         """Forward nothing on the connections that stand, as if a cable were pulled."""
         frozen, self._flow = self._flow, threading.Event()

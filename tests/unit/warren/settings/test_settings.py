@@ -24,10 +24,13 @@ from warren.settings.settings import (
     whole,
     whole_or_auto,
 )
+from warren.sql.dialects.database_url import parse_all
 
 SECRET = "x" * 32
 AMQP = "amqp://guest:hush@127.0.0.1:5672/"
 MYSQL = "mysql+pymysql://warren:hush@127.0.0.1:3306/warren"
+#: Two servers of one database.
+LISTED = ("mysql+pymysql://u:hush@localhost:1/d", "mysql+pymysql://u:hush@localhost:2/d")
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +131,23 @@ def test_settings_cannot_be_changed() -> None:
         ("DATABASE_URL", "postgres://u:hush@h/d", "WARREN_DATABASE_URL: expected a URL like"),
         ("DATABASE_URL", "mysql+pymysql://u:hush@h/", "the database's name is missing"),
         ("DATABASE_URL", "mysql+pymysql://u:hush@h:x/d", "the port is not a number"),
+        (
+            "DATABASE_URL",
+            "mysql+pymysql://u:hush@h1:3411,h2:3412/d",
+            "each server needs a URL of its own",
+        ),
+        (
+            "DATABASE_URL",
+            f"{LISTED[0]},mysql+pymysql://u:hush@localhost:2/e",
+            "the URLs name different databases: d, e",
+        ),
+        ("DATABASE_URL", f"{LISTED[0]},sqlite:///warren.db", "only servers of MySQL or MariaDB"),
+        ("DATABASE_URL", f"{LISTED[0]}, {LISTED[0]}", "localhost:1 occurs twice"),
+        (
+            "DATABASE_URL",
+            f"{LISTED[0]},mysql+pymysql://u:hush@db.example/d",
+            "as db.example is not this machine",
+        ),
         ("DATABASE_URL", "sqlite://", "an SQLite database needs a path"),
         ("DATABASE_URL", "sqlite://host/warren.db", "an SQLite database needs a path"),
         ("DATABASE_URL", "sqlite:///:memory:", "an SQLite database needs a path"),
@@ -521,3 +541,33 @@ def test_value_is_read_as_it_is_meant(read: Reader, value: Any, meant: Any) -> N
 def test_anything_else_is_refused_without_words(read: Reader, value: Any) -> None:
     with pytest.raises(ValueError, match=r"^$"):
         read(value)
+
+
+def test_each_bad_url_of_a_list_has_a_line_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    urls = [
+        "mysql+pymysql://u:hush@localhost:x/d",
+        LISTED[1],
+        "mysql+pymysql://u:hush@localhost:3/d?sssl=1",
+        "postgres://u:hush@h/d",
+    ]
+    monkeypatch.setenv("WARREN_DATABASE_URL", ",".join(urls))
+
+    with pytest.raises(SettingsError) as refused:
+        read_settings()
+
+    lines = refused.value.lines
+    assert [line.rpartition(" (URL ")[2][0] for line in lines] == ["1", "3", "4"]
+    assert "URL 1 (localhost:x): the port is not a number" in lines[0]
+    assert "URL 3 (localhost:3): unknown argument 'sssl'" in lines[1]
+    assert "URL 4 (postgres://…): it begins with 'postgres'" in lines[2]
+    assert "hush" not in "".join(lines)
+
+
+def test_a_list_of_urls_is_kept_as_it_is_even_with_a_comma_in_a_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    urls = f"{LISTED[0].replace('hush', 'hu,sh')}, {LISTED[1]}"
+    monkeypatch.setenv("WARREN_DATABASE_URL", urls)
+
+    assert read_settings().database_url == urls
+    assert [url.password for url in parse_all(urls)] == ["hu,sh", "hush"]
