@@ -652,6 +652,8 @@ class HealthIssue(StrEnum):
     REPORTS = "REPORTS"
     #: The processes that it forks in advance keep exiting: runs start without them.
     SPARES = "SPARES"
+    #: Its gateway's list of allowed addresses lacks it: it gets nothing.
+    ADDRESS = "ADDRESS"
 
     @classmethod
     def named(cls, name: str) -> Self | None:
@@ -675,6 +677,7 @@ _REASONS = {
     HealthIssue.CONTACT: Why.OUT_OF_CONTACT,
     HealthIssue.REPORTS: Why.TOO_MANY_REPORTS,
     HealthIssue.SPARES: Why.SPARES_FAILING,
+    HealthIssue.ADDRESS: Why.ADDRESS_NOT_ALLOWED,
 }
 
 
@@ -691,6 +694,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     - `last_run_id`: the highest run id that it knows of; None: it is of 0.1.0, and tells runs apart
       by their ids alone.
     - `repeated_id`: the highest id of a trigger that it knew as another run's; 0 = none.
+    - `is_refused`: its gateway does not serve it, as its address is not allowed there. It is no
+      value of `health_issues`, as 0.1.0 would reject the message.
     """
 
     app: AppName
@@ -706,11 +711,13 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     sent_at_ms: Natural = 0
     last_run_id: Natural | None = None
     repeated_id: Natural = 0
+    is_refused: bool = False
 
     @property
     def each_health_issue(self) -> tuple[HealthIssue, ...]:
         """The health issues, each once, in the order of `HealthIssue`."""
-        return tuple(issue for issue in HealthIssue if issue in self.health_issues)
+        found = {*self.health_issues, *((HealthIssue.ADDRESS,) if self.is_refused else ())}
+        return tuple(issue for issue in HealthIssue if issue in found)
 
 
 class Goodbye(Message, frozen=True, kw_only=True):

@@ -145,6 +145,9 @@ class Why(Sentence):
     TOO_MANY_REPORTS = "too many of its reports are waiting for the broker"
     OUT_OF_CONTACT = "it is out of contact"
     SPARES_FAILING = "its spare processes end one after the other"
+    ADDRESS_NOT_ALLOWED = (
+        "its address is not listed in WARREN_GATEWAY_ALLOW; add it there and restart the gateway"
+    )
 
     # -- how a run was routed -----------------------------------------------------------------
 

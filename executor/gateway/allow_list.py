@@ -13,6 +13,7 @@ from warren.broker.destinations import (
     Destinations,
     carries_ipv4,
     is_name,
+    is_never_called,
     literal,
 )
 from warren.broker.topology import check_address, check_app
@@ -113,6 +114,17 @@ class RemoteUrl:
 _HOST_SHOWN = 100
 
 
+class NotListed(AddressRefused):
+    """Nothing is wrong with an address but that the list lacks it."""
+
+    def __init__(self, remote: RemoteUrl, setting: str) -> None:
+        super().__init__(
+            f"{remote.host}:{remote.port} is not listed in {setting}; add it there and restart the "
+            "gateway"
+        )
+        self.remote = remote
+
+
 class AllowList(Destinations):
     """The addresses that executors may have.
 
@@ -127,16 +139,21 @@ class AllowList(Destinations):
         """Return a URL that may be registered; a name's addresses are checked at each call.
 
         Raises:
+            NotListed: it may be once it is listed.
             AddressRefused: with the reason.
 
         """
         remote = _parse(url)
         _check_address(remote)
-        if literal(remote.host) is not None:
-            self.admit(remote.host, remote.port, remote.host)
-        elif not any(item.may_be(remote.host, remote.port) for item in self.items):
-            words = f"{remote.host}:{remote.port} is not listed in {self.setting}"
-            raise AddressRefused(words)
+        ip = literal(remote.host)
+        if ip is None:
+            is_listed = any(item.may_be(remote.host, remote.port) for item in self.items)
+        else:
+            is_listed = any(item.holds(remote.host, remote.port, ip) for item in self.items)
+            if is_listed or is_never_called(ip) or carries_ipv4(ip):
+                self.admit(remote.host, remote.port, remote.host)
+        if not is_listed:
+            raise NotListed(remote, self.setting)
         return remote
 
     def admit(self, host: str, port: int, address: str) -> None:

@@ -17,9 +17,10 @@ import structlog
 
 from warren.executor.core.agent import Executor
 from warren.executor.errors import ExecutorError
-from warren.executor.gateway.allow_list import AccessTokens, AllowList, RemoteUrl
+from warren.executor.gateway.allow_list import AccessTokens, AllowList, NotListed, RemoteUrl
 from warren.executor.gateway.peers import Handover, Peers, Signatures
 from warren.executor.gateway.protocol import BadRequest, NotRecorded, RemoteResult
+from warren.executor.gateway.refused_addresses import RefusedAddresses
 from warren.executor.gateway.remote_client import RemoteClient
 from warren.executor.gateway.remote_logs import (
     Note,
@@ -378,8 +379,10 @@ class Remotes:
         options: RemoteOptions,
         make_executor: ExecutorFactory,
         peers: Peers | None = None,
+        refused: RefusedAddresses | None = None,
     ) -> None:
         self._options = options
+        self._refused = refused
         self._make_executor = make_executor
         self._peers = peers or Peers((), {}, Signatures({}))
         self._remotes: dict[Key, Remote] = {}
@@ -421,7 +424,11 @@ class Remotes:
             AddressRefused: its URL may not be registered.
 
         """
-        url = self._options.allowed.check(text)
+        try:
+            url = self._options.allowed.check(text)
+        except NotListed as refused:
+            await self._show_refused(app, refused.remote, appname)
+            raise
         key = (app, url.address)
         if self._is_closing:
             raise BadRequest("the gateway is shutting down")
@@ -435,6 +442,12 @@ class Remotes:
             raise BadRequest(wanted.why)
         elif key not in self._starting | self._leaving:
             await self._serve(app, url, appname)
+
+    async def _show_refused(self, app: str, url: RemoteUrl, appname: str) -> None:
+        """Show one that is not allowed here in the list of executors, unless another serves it."""
+        is_served = await self._peers.register(app, url.text, appname)
+        if not is_served and not self._is_closing and self._refused is not None:
+            self._refused.note(app, url.address)
 
     def note(self, app: str, text: str, appname: str = "") -> bool:
         """Record that an executor registered at another gateway, which asks whether to leave it.
@@ -458,7 +471,12 @@ class Remotes:
             AddressRefused: its URL may not be registered.
 
         """
-        url = self._options.allowed.check(text)
+        try:
+            url = self._options.allowed.check(text)
+        except NotListed as refused:
+            if self._refused is not None:
+                self._refused.forget(app, refused.remote.address)
+            raise
         key = (app, url.address)
         self._wanted.pop(key, None)
         if self._drained.pop(key, None) is not None:
@@ -540,6 +558,8 @@ class Remotes:
 
     def run_round(self) -> None:
         """Drop those that have ended, and try again to serve those that could not be served."""
+        if self._refused is not None:
+            self._refused.run_round()
         for key, remote in list(self._remotes.items()):
             if remote.is_over:
                 del self._remotes[key]

@@ -238,7 +238,10 @@ def _state(executor_view: ExecutorView, format_time: Callable[[int], str | None]
         return Why.NEVER_CONNECTED()
     if executor_view.state is ProcessState.SILENT:
         return Why.NO_HEARTBEAT(since=format_time(executor_view.beat_at) or "")
-    return Why.TAKES_NO_MORE() if executor_view.state is ProcessState.DRAINING else None
+    if executor_view.state is not ProcessState.DRAINING:
+        return None
+    is_refused = HealthIssue.ADDRESS in _stopping(executor_view)
+    return Why.ADDRESS_NOT_ALLOWED() if is_refused else Why.TAKES_NO_MORE()
 
 
 def _stopping(executor_view: ExecutorView) -> list[HealthIssue]:

@@ -40,3 +40,28 @@ def test_run_goes_to_an_executor_that_registered_and_its_end_comes_back(
         assert run.address == address
         assert starts.read_text().split() == [str(run.id)]
         deployment.assert_nothing_left()
+
+
+def test_address_that_is_not_allowed_is_listed_with_the_setting_that_lacks_it(
+    tmp_path: Path, sqlite_schema_url: str, vhost: str
+) -> None:
+    with (
+        Deployment(tmp_path, database_url=sqlite_schema_url, broker_url=vhost) as deployment,
+        GatewayCase(deployment, tmp_path) as case,
+    ):
+        deployment.await_schedulers(deployment.scheduler())
+        case.gateway(gateway_allow="10.0.0.0/8")
+        executor = {
+            "registryGroup": "EXECUTOR",
+            "registryKey": deployment.app,
+            "registryValue": "http://127.0.0.1:9999/",
+        }
+
+        answer = case.call("registry", executor)
+        eventually(lambda: case.listed() == {"127.0.0.1:9999": "draining"}, every=0.2)
+        listed = deployment.warren("executors", "list")
+
+    advice = "is not listed in WARREN_GATEWAY_ALLOW; add it there and restart the gateway"
+    assert answer["msg"] == f"127.0.0.1:9999 {advice}"
+    assert "problems: address" in listed
+    assert f"no new runs start on demo/127.0.0.1:9999: its address {advice}" in listed

@@ -180,7 +180,7 @@ def _blocker_lines(found: list[Executor], cluster: Cluster) -> Iterator[str]:
         yield f"no new runs start: {reason.message}"
     for executor in found:
         own = [why for why in executor.blocked_by if _is_own(why, cluster)]
-        if executor.state == "alive" and own:
+        if own and (executor.state == "alive" or "address" in executor.ailments):
             name = f"{executor.app}/{executor.address}"
             yield f"no new runs start on {name}: {own[0].message}"
 

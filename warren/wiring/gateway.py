@@ -1,8 +1,9 @@
 """Makes the gateway from the settings."""
 
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 
-from warren.broker.signing import AppKeys
+from warren.broker.signing import AppKeys, Sealer
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
@@ -11,9 +12,11 @@ from warren.executor.core.core import REMOTE_RETURN_SECONDS
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.peers import Peers, Signatures
+from warren.executor.gateway.refused_addresses import RefusedAddresses
 from warren.executor.gateway.remote_slots import RemoteLimits
 from warren.executor.gateway.remotes import RemoteOptions, Remotes
-from warren.executor.messaging.outbox import Identity
+from warren.executor.messaging.heartbeat import SchedulerClock
+from warren.executor.messaging.outbox import Identity, Sender
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.state_folder import StateFolder
 from warren.settings.settings import KINDS, PREFIX, Settings, app_keys
@@ -46,7 +49,12 @@ def make_gateway(settings: Settings, transport: Transport) -> Gateway:
     )
     signatures = Signatures(keys)
     peers = Peers(peers_of(settings), tokens.by_app, signatures)
-    remotes = Remotes(options, partial(_make_executor, settings, transport, keys), peers)
+    remotes = Remotes(
+        options,
+        partial(_make_executor, settings, transport, keys),
+        peers,
+        RefusedAddresses(_senders(transport, keys)),
+    )
     return Gateway(
         settings.gateway_host,
         settings.gateway_port,
@@ -96,6 +104,17 @@ def _keys_of(settings: Settings, tokens: AccessTokens, app: str) -> AppKeys:
         line = f"{PREFIX}GATEWAY_TOKENS: expected app {app} to have its key after its token; "
         raise SettingsError([f"{line}`warren secrets app {app}` prints it"])
     return app_keys(settings, app)
+
+
+def _senders(transport: Transport, keys: dict[str, AppKeys]) -> Callable[[str, str], Sender]:
+    """Return what makes senders, which share a connection from the first one on."""
+    clock, publisher = SchedulerClock(), cache(partial(transport.publisher, "refused addresses"))
+
+    def make(app: str, address: str) -> Sender:
+        sealer = Sealer(keys[app], None, clock.now_ms)
+        return Sender(Identity.checked(app, address), sealer, publisher())
+
+    return make
 
 
 def _make_executor(

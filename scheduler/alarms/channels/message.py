@@ -49,6 +49,7 @@ _ADVICE = {
     HealthIssue.CONTACT: "it starts nothing until the broker confirms its heartbeats",
     HealthIssue.REPORTS: "it starts nothing until the broker takes them",
     HealthIssue.SPARES: "runs start without them; the warning spares_failed in its log says why",
+    HealthIssue.ADDRESS: "it gets nothing until then",
 }
 
 

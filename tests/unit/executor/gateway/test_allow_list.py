@@ -4,7 +4,7 @@ import pytest
 
 from warren.broker.destinations import AddressRefused
 from warren.broker.topology import check_address
-from warren.executor.gateway.allow_list import AllowList
+from warren.executor.gateway.allow_list import AllowList, NotListed
 
 EVERYTHING = AllowList.parse("0.0.0.0/0, ::/0")
 
@@ -100,9 +100,17 @@ def test_host_whose_name_cannot_be_an_executors_is_refused_with_the_reason(allow
         ("[fd00::5]:9999", "http://[fd00::6]:9999"),
     ],
 )
-def test_url_beside_the_list_is_refused(allowed: str, url: str) -> None:
-    with pytest.raises(AddressRefused, match="is not listed in WARREN_GATEWAY_ALLOW"):
+def test_url_beside_the_list_is_refused_with_what_to_do(allowed: str, url: str) -> None:
+    with pytest.raises(NotListed, match="is not listed in WARREN_GATEWAY_ALLOW; add it"):
         AllowList.parse(allowed).check(url)
+
+
+@pytest.mark.parametrize("host", ["169.254.169.254", "[::ffff:11.0.0.5]"])
+def test_url_that_no_list_could_allow_is_not_asked_for(host: str) -> None:
+    with pytest.raises(AddressRefused) as refused:
+        AllowList.parse("10.0.0.0/8").check(f"http://{host}:9999")
+
+    assert not isinstance(refused.value, NotListed)
 
 
 @pytest.mark.parametrize(
