@@ -5,6 +5,7 @@ not end LOST, and nothing may be called twice.
 """
 
 import argparse
+import signal
 import sys
 import tempfile
 import time
@@ -88,7 +89,12 @@ class TwoGateways:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the executors."""
+        self.close()
+
+    def close(self) -> None:
+        """End the executors, and let a gateway that stands still go on."""
+        for gateway in self.gateways:
+            gateway.send(signal.SIGCONT)
         for remote in self._case.remotes:
             remote.close()
 

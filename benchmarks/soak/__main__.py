@@ -27,6 +27,7 @@ from benchmarks.soak.jobs import (
     LIMIT_AT_ONCE,
     SoakJob,
     jobs,
+    remote_jobs,
 )
 from benchmarks.soak.plan import Fault, plan
 from benchmarks.soak.services import Services, services
@@ -69,7 +70,10 @@ def main() -> int:
         cluster = SoakCluster(own, slots=arguments.slots)
         try:
             cluster.start()
-            verdict = _soak(cluster, jobs(rate, cluster.book_path, arguments.seed), faults, seconds)
+            mix = jobs(rate, cluster.book_path, arguments.seed)
+            if topology.has_gateways:
+                mix += remote_jobs()
+            verdict = _soak(cluster, mix, faults, seconds)
         finally:
             cluster.close()
     for name, wrong in verdict.wrong.items():

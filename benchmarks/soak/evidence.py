@@ -1,15 +1,16 @@
 """Gathers what a soak left: its rows, skips and starts, the audit, and stray processes."""
 
-from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import func, select
 
 from benchmarks.soak import book, shares
+from benchmarks.soak.book import Start
 from benchmarks.soak.cluster import SoakCluster
 from benchmarks.soak.flows import FlowRun, Last, NodeRow, SoakFlow
-from benchmarks.soak.jobs import SoakJob
+from benchmarks.soak.jobs import REMOTE_APP, SoakJob
 from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip
 from warren.scheduler.audit.integrity_check import audit
 from warren.sql.engine import Database
@@ -46,10 +47,12 @@ def gather(
         Skip(one.job_id, one.from_at, one.to_at, one.count)
         for one in database.read(lambda s: list(s.execute(select(SkippedTicks)).scalars()))
     ]
+    called = cluster.gateways.called() if cluster.gateways else Counter[int]()
+    remote = {ids[one.spec.name] for one in jobs if one.spec.app == REMOTE_APP}
     report = audit(database, since_ms=0, until_ms=stopped_ms, timezone="UTC")
     return Evidence(
         rows=rows,
-        starts=book.read(cluster.book_path),
+        starts=[*book.read(cluster.book_path), *_calls(called, rows)],
         skips=skips,
         calendars=_calendars(jobs, ids, rows, stopped_ms),
         filled=[replace(filled, job=ids[one.spec.name]) for one in jobs if one.is_filled],
@@ -58,6 +61,12 @@ def gather(
         audit_lost=sum(job.lost_count for job in report.jobs),
         audit_doubled=sum(job.doubled_count for job in report.jobs),
         orphans=list(map(str, cluster.orphans())),
+        lost_uncalled=[
+            row.run
+            for row in rows
+            if row.job in remote and row.status == RunStatus.LOST and row.run not in called
+        ],
+        unshipped=cluster.services.unshipped,
         memory=cluster.memory,
     )
 
@@ -112,6 +121,13 @@ def flow_runs(
         for row in rows
         if row.is_flow
     ]
+
+
+def _calls(called: Mapping[int, int], rows: Sequence[Row]) -> Iterator[Start]:
+    """Yield a start for each call to an executor behind gateways, which knows the run's id only."""
+    for row in rows:
+        for _ in range(called.get(row.run, 0)):
+            yield Start(row.run, row.job, row.tick, row.shard, row.attempt, row.due)
 
 
 def _calendars(

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -10,17 +11,21 @@ import pika
 import pymysql
 from sqlalchemy.exc import SQLAlchemyError
 
-from benchmarks.soak.cluster import SoakCluster
+from benchmarks.gateway.two_gateways import TwoGateways
+from benchmarks.soak.cluster import DATABASE, SoakCluster
 from benchmarks.soak.plan import OF_NODES, Fault, Kind
 from benchmarks.soak.proxy import Proxy
 from tests.support.command import Command
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.processes import stop
 from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
+from tests.support.replicated_mariadb import ReplicatedMariaDB
 from warren.broker.topology import REPLY_EXCHANGE, TRIGGER_EXCHANGE
 
 #: By how much each piece of data is late on a slow network.
 SLOW_SECONDS = 0.15
+#: How long Warren can reach an old primary that takes writes, and must not use it.
+OLD_PRIMARY_SECONDS = 5.0
 _LATEST_RUNS = "SELECT id FROM xxl_job_log ORDER BY id DESC LIMIT 500 FOR UPDATE"
 _ALL_JOBS = "SELECT id FROM xxl_job_info FOR UPDATE"
 
@@ -40,7 +45,7 @@ class Faults:
         self._services = cluster.services
         self._open: list[Fault] = []
         brokers, nodes = self._services.to_brokers, self._services.broker.nodes
-        database = self._services.to_database
+        databases = self._services.to_databases
         self._makers: dict[Kind, Callable[[int], Undo]] = {
             Kind.KILL_SCHEDULER: lambda n: self._kill("scheduler", n),
             Kind.STOP_SCHEDULER: lambda n: self._stop("scheduler", n),
@@ -57,19 +62,24 @@ class Faults:
             Kind.ALARM_BROKER: lambda _: self._alarm_broker(),
             Kind.KILL_BROKER: lambda _: self._kill_broker(),
             Kind.DELETE_EXCHANGE: self._delete_exchange,
-            Kind.CUT_DATABASE: lambda _: _hurt([database], Proxy.cut),
+            Kind.CUT_DATABASE: lambda _: _hurt(databases, Proxy.cut),
             Kind.SLOW_DATABASE: lambda _: _hurt(
-                [database], partial(Proxy.slow, seconds=SLOW_SECONDS / 10)
+                databases, partial(Proxy.slow, seconds=SLOW_SECONDS / 10)
             ),
-            Kind.RESET_DATABASE: lambda _: _hurt([database], Proxy.reset),
+            Kind.RESET_DATABASE: lambda _: _hurt(databases, Proxy.reset),
             Kind.KILL_SESSIONS: lambda _: self._kill_sessions(),
             Kind.LOCK_RUNS: lambda _: self._lock(_LATEST_RUNS),
             Kind.LOCK_JOBS: lambda _: self._lock(_ALL_JOBS),
             Kind.KILL_DATABASE: lambda _: self._kill_database(),
-            Kind.KILL_BROKER_NODE: lambda n: self._kill_node(nodes, n),
-            Kind.STOP_BROKER_NODE: lambda n: self._stop_node(nodes, n),
+            Kind.KILL_BROKER_NODE: lambda n: self._kill_node(nodes[n % len(nodes)]),
+            Kind.STOP_BROKER_NODE: lambda n: self._stop_node(nodes[n % len(nodes)]),
             Kind.PART_BROKER_NODE: self._part_node,
             Kind.PART_TWO_BROKER_NODES: self._part_two_nodes,
+            Kind.KILL_DATABASE_NODE: lambda n: self._kill_node(self._server(n)),
+            Kind.STOP_DATABASE_NODE: lambda n: self._stop_node(self._server(n)),
+            Kind.KILL_GATEWAY: self._kill_gateway,
+            Kind.STOP_GATEWAY: lambda n: self._stop_command(self._gateways().gateways[n % 2]),
+            Kind.FAIL_OVER: lambda _: self._fail_over(),
         }
 
     def may_begin(self, fault: Fault) -> bool:
@@ -104,7 +114,9 @@ class Faults:
         return nothing
 
     def _stop(self, kind: str, number: int) -> Undo:
-        command = self._command(kind, number)
+        return self._stop_command(self._command(kind, number))
+
+    def _stop_command(self, command: Command) -> Undo:
         command.send(signal.SIGSTOP)
         return lambda: command.send(signal.SIGCONT)
 
@@ -131,15 +143,48 @@ class Faults:
 
     # -- nodes of several ---------------------------------------------------------------------
 
-    def _kill_node(self, nodes: Sequence[Node], number: int) -> Undo:
-        node = nodes[number % len(nodes)]
+    def _kill_node(self, node: Node) -> Undo:
         node.kill()
-        return lambda: self._services.start_again(node)
+        return lambda: self._services.bring_back(node.start)
 
-    def _stop_node(self, nodes: Sequence[Node], number: int) -> Undo:
-        pid = nodes[number % len(nodes)].pid
+    def _stop_node(self, node: Node) -> Undo:
+        pid = node.pid
         stop(pid)
         return lambda: _signal(pid, signal.SIGCONT)
+
+    def _gateways(self) -> TwoGateways:
+        assert self._cluster.gateways is not None
+        return self._cluster.gateways
+
+    def _kill_gateway(self, number: int) -> Undo:
+        gateways = self._gateways()
+        gateways.kill(number % 2)
+        return lambda: gateways.restart(number % 2)
+
+    def _server(self, number: int) -> PrivateMariaDB:
+        """Return the server that Warren is connected to, or another one."""
+        database = self._services.database
+        serving = database.serving()
+        others = [node for node in database.nodes if node is not serving]
+        return others[number // 2 % len(others)] if number % 2 else serving
+
+    def _fail_over(self) -> Undo:
+        """Lose the primary, and note of which runs the replica does not know what it knew."""
+        database = self._services.database
+        assert isinstance(database, ReplicatedMariaDB)
+        old = database.fail_over()
+        known = known_runs(database.serving())
+        self._services.switch()
+
+        def come_back() -> None:
+            old.start()
+            lost = known_runs(old) - known
+            self._services.unshipped |= {run for run, *_ in lost}
+            if self._services.topology.lists_databases:
+                time.sleep(OLD_PRIMARY_SECONDS)
+            database.follow_again()
+
+        return lambda: self._services.bring_back(come_back)
 
     def _part_node(self, number: int) -> Undo:
         nodes = self._services.broker.nodes
@@ -177,12 +222,12 @@ class Faults:
     # -- the database ---------------------------------------------------------------------------
 
     def _kill_database(self) -> Undo:
-        self._services.mariadb.kill()
-        self._services.mariadb.start()
+        self._services.database.nodes[0].kill()
+        self._services.database.nodes[0].start()
         return nothing
 
     def _kill_sessions(self) -> Undo:
-        mariadb = self._services.mariadb
+        mariadb = self._services.database.nodes[0]
         found = mariadb.execute(
             "SELECT id FROM information_schema.processlist WHERE db IS NOT NULL"
         )
@@ -204,6 +249,12 @@ class Faults:
             release()
             return nothing
         return release
+
+
+def known_runs(server: PrivateMariaDB) -> set[tuple[object, ...]]:
+    """Return what a server knows of each run: its id, and how far it is."""
+    columns = "id, status, starts, routed_at, finished_at"
+    return set(server.execute(f"SELECT {columns} FROM {DATABASE}.xxl_job_log"))
 
 
 def _hurt(proxies: Sequence[Proxy], how: Callable[[Proxy], None]) -> Undo:

@@ -11,6 +11,8 @@ from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 
 APP = "soak"
+#: The app of executors behind gateways.
+REMOTE_APP = "remote"
 #: The limit that jobs share.
 LIMIT, LIMIT_AT_ONCE = "shared", 3
 #: How many backfills a job has at once, how many runs of each, and how far its due times are apart.
@@ -39,6 +41,17 @@ def jobs(rate: float, book_path: Path, seed: int) -> list[SoakJob]:
         one
         for number in range(copies)
         for one in (*_mix(number, book_path), *_shared(number), *_flow(number, seed))
+    ]
+
+
+def remote_jobs() -> list[SoakJob]:
+    """Return jobs of the executors behind gateways, which take no heed of a handler."""
+    return [
+        replace(one, spec=replace(one.spec, app=REMOTE_APP))
+        for one in (
+            *(_every(1, f"remote-{n}", handler="any", route="ROUND") for n in range(4)),
+            _every(5, "remote-first", handler="any", route="FAILOVER"),
+        )
     ]
 
 

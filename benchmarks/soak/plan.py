@@ -35,6 +35,11 @@ class Kind(StrEnum):
     STOP_BROKER_NODE = "a node of RabbitMQ stands still"
     PART_BROKER_NODE = "a node of RabbitMQ is cut off from all others"
     PART_TWO_BROKER_NODES = "two nodes of RabbitMQ are cut off from each other"
+    KILL_DATABASE_NODE = "a server of the database is killed, and returns"
+    STOP_DATABASE_NODE = "a server of the database stands still"
+    FAIL_OVER = "the primary is killed, its replica takes its place, and it returns as the replica"
+    KILL_GATEWAY = "a gateway is killed, and returns"
+    STOP_GATEWAY = "a gateway stands still"
 
 
 #: What happens to a node of several; the next such fault waits until all are back.
@@ -43,6 +48,11 @@ OF_NODES = {
     Kind.STOP_BROKER_NODE,
     Kind.PART_BROKER_NODE,
     Kind.PART_TWO_BROKER_NODES,
+    Kind.KILL_DATABASE_NODE,
+    Kind.STOP_DATABASE_NODE,
+    Kind.FAIL_OVER,
+    Kind.KILL_GATEWAY,
+    Kind.STOP_GATEWAY,
 }
 
 #: How long a fault lasts, in seconds: longer than an executor needs to be given up, at most.

@@ -1,77 +1,110 @@
 """The services of a soak, and the proxies between them and Warren."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from benchmarks.servers import Servers
+from benchmarks.soak.databases import ServedDatabase
 from benchmarks.soak.proxy import Proxy
 from benchmarks.soak.topology import Topology
-from tests.support.mariadb import PrivateMariaDB
-from tests.support.rabbitmq import PrivateRabbit
 from tests.support.rabbitmq_cluster import RabbitCluster
+
+_USER, _PASSWORD = "soak", "a-password-of-the-soak"
 
 
 class Services:
-    """The broker's nodes, each behind a proxy of its own, and the database behind one."""
+    """The nodes of the broker and the servers of the database, behind proxies.
+
+    Each node of the broker has its own. So has each server if Warren is told all of them, else
+    they share one that leads to the one that serves. The judge reaches the database by another
+    proxy, to which nothing happens.
+    """
 
     def __init__(self, folder: Path, topology: Topology) -> None:
         self.folder = folder
         self.topology = topology
         self.broker = RabbitCluster(folder / "rabbitmq", topology.brokers)
-        self.mariadb = PrivateMariaDB(folder / "mariadb")
+        self.database: ServedDatabase = topology.database(folder / "mariadb")
+        serving = self.database.serving()
+        listed = self.database.nodes if topology.lists_databases else [serving]
         self.to_brokers = [Proxy(node.port) for node in self.broker.nodes]
-        self.to_database = Proxy(self.mariadb.port)
-        self._starting = ThreadPoolExecutor(1)
-        self._starts: list[Future[Any]] = []
+        self.to_databases = [Proxy(node.port) for node in listed]
+        self.to_judge = Proxy(serving.port)
+        #: Runs of which a failover has lost what the old primary had committed.
+        self.unshipped: set[int] = set()
+        self._returning = ThreadPoolExecutor(1)
+        self._returns: list[Future[Any]] = []
 
     @property
     def proxies(self) -> list[Proxy]:
         """All proxies."""
-        return [*self.to_brokers, self.to_database]
+        return [*self.to_brokers, *self.to_databases, self.to_judge]
 
     def facts(self) -> str:
         """Return the machine and the versions."""
-        return Servers(self.broker.nodes[0], self.mariadb, self.folder).facts()
+        return Servers(self.broker.nodes[0], self.database.serving(), self.folder).facts()
 
     def broker_url(self, vhost: str) -> str:
         """Return what Warren is told: each node's URL, through its proxy."""
         pairs = zip(self.broker.nodes, self.to_brokers, strict=True)
         return ",".join(
-            through(node.vhost_url(vhost), node.port, proxy.port) for node, proxy in pairs
+            node.vhost_url(vhost).replace(f":{node.port}/", f":{proxy.port}/")
+            for node, proxy in pairs
         )
 
-    def start_again(self, node: PrivateMariaDB | PrivateRabbit) -> None:
-        """Start a node that was killed, and do not wait for it."""
-        self._starts.append(self._starting.submit(node.start))
+    def create_database(self, name: str) -> None:
+        """Create an empty database, and Warren's account, which no replica takes writes from."""
+        serving = self.database.serving()
+        serving.create_database(name)
+        serving.execute(f"CREATE USER {_USER} IDENTIFIED BY '{_PASSWORD}'")
+        serving.execute(f"GRANT ALL ON {name}.* TO {_USER}")
+
+    def database_urls(self, name: str) -> str:
+        """Return what Warren is told of the database."""
+        return ",".join(_url(proxy, name) for proxy in self.to_databases)
+
+    def judges_url(self, name: str) -> str:
+        """Return the URL of the judge."""
+        return _url(self.to_judge, name)
+
+    def switch(self) -> None:
+        """Let the database's proxies lead to the server that serves, as their health checks do."""
+        serving = self.database.serving()
+        self.to_judge.turn(serving.port)
+        if not self.topology.lists_databases:
+            self.to_databases[0].turn(serving.port)
+
+    def bring_back(self, how: Callable[[], object]) -> None:
+        """Let a node return, and do not wait for it."""
+        self._returns.append(self._returning.submit(how))
 
     def are_whole(self) -> bool:
         """Whether every node is back, and sees the others."""
-        if not all(one.done() for one in self._starts):
+        if not all(one.done() for one in self._returns):
             return False
-        for one in self._starts:
+        for one in self._returns:
             one.result()
-        return self.broker.is_whole()
+        return self.broker.is_whole() and self.database.is_whole()
 
     def start(self) -> None:
         """Start all of them."""
-        self.mariadb.start()
+        self.database.start()
         self.broker.start()
 
     def close(self) -> None:
         """End everything."""
-        self._starting.shutdown()
+        self._returning.shutdown()
         for proxy in self.proxies:
             proxy.close()
         self.broker.close()
-        self.mariadb.close()
+        self.database.close()
 
 
-def through(url: str, port: int, proxied: int) -> str:
-    """Return a URL that leads through another port."""
-    return url.replace(f":{port}/", f":{proxied}/")
+def _url(proxy: Proxy, database: str) -> str:
+    return f"mysql+pymysql://{_USER}:{_PASSWORD}@127.0.0.1:{proxy.port}/{database}"
 
 
 @contextmanager

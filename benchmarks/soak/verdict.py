@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.soak.book import Start
@@ -65,7 +65,9 @@ class Evidence:
     """What a soak left; `memory` are samples in time of the bytes of each long-lived process.
 
     `filled` are the due times that backfills had to run once, `exceeded` what jobs that share a
-    limit or a backfill told of others.
+    limit or a backfill told of others. `lost_uncalled` are LOST runs that no executor behind a
+    gateway was called for. `unshipped` are runs of which a failover lost what the old
+    primary knew: that such a one starts again, or another for its due time, is counted apart.
     """
 
     rows: Sequence[Row]
@@ -78,6 +80,8 @@ class Evidence:
     audit_lost: int = 0
     audit_doubled: int = 0
     orphans: Sequence[str] = ()
+    lost_uncalled: Collection[int] = ()
+    unshipped: Collection[int] = ()
     memory: Sequence[float] = ()
 
 
@@ -90,6 +94,8 @@ class Verdict:
     skipped: int
     flows: int
     filled: int
+    unshipped: int
+    repeated: int
     late_p99_ms: float
     rss_growth_percent: float
     wrong: dict[str, list[str]] = field(default_factory=dict)
@@ -103,9 +109,15 @@ class Verdict:
         zeros = " ".join(f"{name}={len(found)}" for name, found in self.wrong.items())
         return (
             f"ticks={self.ticks} runs={self.runs} skipped={self.skipped} flows={self.flows} "
-            f"filled={self.filled} {zeros} "
+            f"filled={self.filled} {zeros}{self._of_failovers()} "
             f"late_p99_ms={self.late_p99_ms:.0f} rss_growth_percent={self.rss_growth_percent:.1f}"
         )
+
+    def _of_failovers(self) -> str:
+        """Return what failovers lost, if there were any that lose."""
+        if not self.unshipped:
+            return ""
+        return f" unshipped={self.unshipped} repeated={self.repeated}"
 
 
 def judge(evidence: Evidence) -> Verdict:
@@ -117,6 +129,8 @@ def judge(evidence: Evidence) -> Verdict:
         skipped=sum(skip.count for skip in evidence.skips),
         flows=len(evidence.flows),
         filled=sum(row.is_backfill for row in evidence.rows),
+        unshipped=len(set(evidence.unshipped)),
+        repeated=len({one.run for one in evidence.starts} & set(evidence.unshipped)),
         late_p99_ms=_late_p99_ms(evidence.starts, rows),
         rss_growth_percent=_growth_percent(evidence.memory),
         wrong={
@@ -124,6 +138,10 @@ def judge(evidence: Evidence) -> Verdict:
                 *_lost(evidence, rows),
                 *_unfilled(evidence),
                 *_of_flows("lost", evidence),
+                *(
+                    f"LOST, and no executor was called: {rows[run]}"
+                    for run in evidence.lost_uncalled
+                ),
                 *_of_audit(evidence.audit_lost),
             ],
             "doubled": [
@@ -131,7 +149,7 @@ def judge(evidence: Evidence) -> Verdict:
                 *_of_flows("doubled", evidence),
                 *_of_audit(evidence.audit_doubled),
             ],
-            "started_twice": list(_started_twice(evidence.starts, rows)),
+            "started_twice": list(_started_twice(evidence, rows)),
             "stuck": [str(row) for row in evidence.rows if row.status not in FINAL],
             "orphans": list(evidence.orphans),
             "exceeded": list(evidence.exceeded),
@@ -153,9 +171,10 @@ def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
     for row in _last_attempts(rows.values()):
         if row.status == RunStatus.UNDELIVERED and row.was_routed:
             yield f"no attempt got to an executor: {row}"
-    started = {start.run for start in evidence.starts}
+    started = {(one.run, one.job, one.tick, one.shard) for one in evidence.starts}
     for row in rows.values():
-        if row.status == RunStatus.SUCCEEDED and row.run not in started and not row.is_flow:
+        is_known = row.is_flow or (row.run, row.job, row.tick, row.shard) in started
+        if row.status == RunStatus.SUCCEEDED and not is_known:
             yield f"no start of a run that succeeded: {row}"
 
 
@@ -192,6 +211,7 @@ def _doubled(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
         (start.run, start.job, start.tick, start.shard, start.attempt, _node(rows, start))
         for start in evidence.starts
         if start.run not in rows or _fires_once(rows[start.run])
+        if start.run not in evidence.unshipped
     }
     fired |= Counter(one[1:] for one in begun)
     for (job, tick, shard, attempt, _node_id), count in fired.items():
@@ -208,8 +228,9 @@ def _node(rows: dict[int, Row], start: Start) -> int:
     return rows[start.run].node if start.run in rows else 0
 
 
-def _started_twice(starts: Sequence[Start], rows: dict[int, Row]) -> Iterator[str]:
-    """Yield runs that started again, or that started although their row says that they did not."""
+def _started_twice(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
+    """Yield runs that started again, or that started although their rows say otherwise."""
+    starts = [one for one in evidence.starts if one.run not in evidence.unshipped]
     for run, count in Counter(start.run for start in starts).items():
         row = rows.get(run)
         if count > 1:
@@ -218,6 +239,10 @@ def _started_twice(starts: Sequence[Start], rows: dict[int, Row]) -> Iterator[st
             yield f"started without a row: run {run}"
         elif row.status in _NEVER_STARTED:
             yield f"started, and counts as never started: {row}"
+    for start in evidence.starts:
+        row = rows.get(start.run)
+        if row and (row.job, row.tick, row.shard) != (start.job, start.tick, start.shard):
+            yield f"started as another run than its row says: {start}, {row}"
 
 
 def _of_audit(count: int) -> list[str]:

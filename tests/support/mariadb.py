@@ -70,22 +70,30 @@ DUMP_PROGRAM = _PRODUCT.dump
 class PrivateMariaDB:
     """One server; after `stop` or `kill`, `start` finds the same data at the same port.
 
-    With `owner` it ends with that process. With the `facts` of a running one it is that one.
+    With `owner` it ends with that process. With the `facts` of a running one it is that one. Nodes
+    that get each other's data have one `password`.
     """
 
     def __init__(
-        self, folder: Path, *, owner: int | None = None, facts: dict[str, Any] | None = None
+        self,
+        folder: Path,
+        *,
+        owner: int | None = None,
+        facts: dict[str, Any] | None = None,
+        password: str = "",
     ) -> None:
         self._folder = folder
         self._owner = owner
-        #: Options of its next start, besides those of every test.
+        #: Options of its next start, besides those of every test, and variables.
         self.options: tuple[str, ...] = ()
+        self.environment: dict[str, str] = {}
         self._data = folder / "data"
         self._names = (f"warren_{os.getpid()}_{number}" for number in itertools.count(1))
         self._service: Service | None = None
         self._keeper: int = facts["keeper"] if facts else 0
         if facts is None:
-            self.port, self._password, self._server = free_port(), secrets.token_hex(8), 0
+            self.port, self._server = free_port(), 0
+            self._password = password or secrets.token_hex(8)
         else:
             self.port, self._password = facts["port"], facts["password"]
             self._server = facts["pid"]
@@ -131,15 +139,8 @@ class PrivateMariaDB:
         if not self._data.exists():
             self._install()
         self._service = Service(
-            [
-                str(_program(_PRODUCT.server)),
-                "--no-defaults",
-                *_OPTIONS,
-                *_PRODUCT.options,
-                *self._places(),
-                *self.options,
-            ],
-            env={},
+            self._command(),
+            env=self.environment,
             output=self._folder / "output.log",
             owner=self._owner,
         )
@@ -192,20 +193,26 @@ class PrivateMariaDB:
             self.execute(f"SELECT 1 FROM information_schema.processlist WHERE db = '{name}'")
         )
 
-    def execute(self, statement: str) -> list[tuple[object, ...]]:
-        """Run one statement as root, outside every database, and return its rows."""
-        with self._connect() as connection, connection.cursor() as cursor:
+    def execute(self, statement: str, *, patience: float | None = None) -> list[tuple[object, ...]]:
+        """Run one statement as root, outside every database, and return its rows.
+
+        With `patience` it raises pymysql.MySQLError if that many seconds bring no answer.
+        """
+        with self._connect(patience) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             connection.commit()
             return list(cursor.fetchall())
 
-    def _connect(self) -> "pymysql.Connection[pymysql.cursors.Cursor]":
+    def _connect(
+        self, patience: float | None = None
+    ) -> "pymysql.Connection[pymysql.cursors.Cursor]":
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
             user="root",
             password=self._password,
             connect_timeout=5,
+            read_timeout=patience,
             ssl_disabled=True,  # loading this machine's CA certificates takes 40 ms
         )
 
@@ -225,14 +232,32 @@ class PrivateMariaDB:
             check=False,
         )
         assert done.returncode == 0, f"{_PRODUCT.installer}: {done.stdout}{done.stderr}"
-        (self._folder / "init.sql").write_text(
+        self._first_statements.write_text(
+            "SET sql_log_bin = 0;\n"  # a replica has its own
             f"ALTER USER root@localhost IDENTIFIED BY '{self._password}';\n"
             "CREATE USER IF NOT EXISTS root@127.0.0.1;\n"
             f"ALTER USER root@127.0.0.1 IDENTIFIED BY '{self._password}';\n"
             "GRANT ALL ON *.* TO root@127.0.0.1 WITH GRANT OPTION;\n"
         )
 
+    @property
+    def _first_statements(self) -> Path:
+        """A file of statements that it runs at its start."""
+        return self._folder / "init.sql"
+
+    def _command(self, *more: str) -> list[str]:
+        return [
+            str(_program(_PRODUCT.server)),
+            "--no-defaults",
+            *_OPTIONS,
+            *_PRODUCT.options,
+            *self._places(),
+            *self.options,
+            *more,
+        ]
+
     def _places(self) -> list[str]:
+        first = self._first_statements
         return [
             f"--datadir={self._data}",
             f"--tmpdir={self._temporary()}",
@@ -240,7 +265,7 @@ class PrivateMariaDB:
             # Relative to the data folder, as an absolute path may be too long for a socket.
             "--socket=socket",
             "--pid-file=pid",
-            f"--init-file={self._folder / 'init.sql'}",
+            *([f"--init-file={first}"] if first.exists() else []),
             *_as_root(),
         ]
 

@@ -60,6 +60,7 @@ def test_a_sound_cluster_is_said_to_be_sound_in_one_line() -> None:
         ({"skips": []}, "lost"),  # a due time without run or skip
         ({"starts": [start(10, 1_000)]}, "lost"),  # a success that never began
         ({"audit_lost": 1}, "lost"),
+        ({"lost_uncalled": [10]}, "lost"),
         ({"rows": [*SOUND["rows"], row(12, 3_000, status=RunStatus.FAILED)]}, "doubled"),
         ({"audit_doubled": 1}, "doubled"),
         ({"starts": [*SOUND["starts"], start(10, 1_000)]}, "started_twice"),
@@ -97,6 +98,24 @@ def test_due_time_whose_last_attempt_came_back_from_the_broker_is_lost() -> None
     assert wrong(rows=[first, returned, again], starts=starts) == {}
     assert wrong(rows=[first, replace(returned, was_routed=False)], starts=starts[:1]) == {}
     assert wrong(rows=[first, returned], starts=starts[:1]) == {"lost": 1}
+
+
+def test_success_of_a_run_that_started_as_another_is_a_wrong_result() -> None:
+    others = [start(10, 1_000), Start(11, 2, 3_000, 0, 0, 3_005)]
+
+    assert wrong(starts=others) == {"lost": 1, "started_twice": 1}
+
+
+def test_what_a_failover_lost_is_counted_apart_and_only_that() -> None:
+    """Run 12 is gone with its row, and its due time has run 11; run 10 was sent a second time."""
+    starts = [*SOUND["starts"], start(12, 3_000), start(10, 1_000)]
+    verdict = judge(Evidence(**{**SOUND, "starts": starts, "unshipped": {10, 12, 13}}))
+
+    assert verdict.is_clean
+    assert " exceeded=0 unshipped=3 repeated=2 " in str(verdict)
+    assert wrong(starts=starts, unshipped={12}) == {"started_twice": 1}
+    assert wrong(starts=starts, unshipped={10}) == {"doubled": 1, "started_twice": 1}
+    assert wrong(starts=starts, unshipped={10, 12}, skips=[]) == {"lost": 1}
 
 
 def test_retries_and_runs_by_hand_are_no_doubled_ones() -> None:
