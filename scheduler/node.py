@@ -117,6 +117,7 @@ class SchedulerNode:
         loops.add_resting("killer", roles.killer.run_round, pending_work.killer)
         loops.add_resting("flow keeper", roles.flow_keeper.run_round, pending_work.flow_keeper)
         loops.add_resting("drainer", roles.drainer.run_round, pending_work.drainer)
+        loops.add_periodic("board", {"board keeper": roles.board_keeper.run_round})
         records: dict[str, Callable[[int], float]] = {
             "load recorder": roles.load_recorder.run_round,
             "metrics": roles.metrics_recorder.run_round,

@@ -4,8 +4,8 @@ planner ─> rows ─> dispatcher ─> [broker] ─> executor ─> [broker] ─>
 
 Around this circle: pending work wakes roles that have work; self health, presence and registrar
 know which processes are alive; missed runs, rescuer, reaper, reconciler and killer handle what goes
-wrong; load recorder and reporter keep statistics; cleaner deletes expired runs; the watcher opens
-incidents when jobs do not meet their expectations.
+wrong; load recorder and reporter keep statistics, board keeper the state of jobs; cleaner deletes
+expired runs; the watcher opens incidents when jobs do not meet their expectations.
 
 completion ─> rows ─> rate limiter ─> rows ─> mailer | webhooks        absence, health ─> rows
 completion ─> rows ─> run webhooks
@@ -35,6 +35,7 @@ from warren.scheduler.alarms.watches import (
 )
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.backfills.refill import Refill
+from warren.scheduler.board.keeper import BoardKeeper
 from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
@@ -375,6 +376,7 @@ class Roles:
 
     def leave(self) -> None:
         """Release leases and leave the registry, so that others take over at once."""
+        self.board_keeper.leave()
         self.reporter.leave()
         self.cleaner.leave()
         self.metrics_recorder.flush()
@@ -557,6 +559,7 @@ class Roles:
         self.metrics_recorder = MetricsRecorder(
             database, self.context.metrics, jobs_limit=self._options.metrics_jobs
         )
+        self.board_keeper = BoardKeeper(node=self.name, database=database)
         self.reporter = Reporter(node=self.name, database=database, timezone=timezone)
         self.cleaner = Cleaner(
             node=self.name,

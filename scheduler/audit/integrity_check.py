@@ -17,6 +17,7 @@ from itertools import groupby
 from sqlalchemy.orm import Session
 
 from warren.scheduler.audit.backfill_check import audit_backfills, audit_strays
+from warren.scheduler.audit.board_audit import BoardFault, audit_board
 from warren.scheduler.audit.epoch_audit import AuditedEpoch, FoundRun, audited_epochs, odd_runs
 from warren.scheduler.audit.flow_audit import audit_flows
 from warren.scheduler.audit.related_runs import (
@@ -53,7 +54,8 @@ CHUNK = 10_000
 class AuditReport:
     """The tallies of all jobs, the numbers of open runs, and faults in limits.
 
-    `odd` are runs with impossible rows; `epochs` are those of run ids, which show whether the
+    `odd` are runs with impossible rows; `board` is where the stored state of jobs is another than
+    their runs say; `epochs` are those of run ids, which show whether the
     database lost commits.
     """
 
@@ -62,13 +64,16 @@ class AuditReport:
     in_flight: int
     limits: Sequence[Damage] = ()
     odd: Sequence[FoundRun] = ()
+    board: Sequence[BoardFault] = ()
     epochs: Sequence[AuditedEpoch] = ()
 
     @property
     def is_sound(self) -> bool:
-        """Whether no tick was lost, doubled or late, no run was early, and all holds have runs."""
+        """Whether no tick was lost, doubled or late, no run was early, and the rest agrees."""
         is_early = any(found.is_early for found in self.odd)
-        return not (self.limits or is_early) and all(job.is_sound for job in self.jobs)
+        return not (self.limits or self.board or is_early) and all(
+            job.is_sound for job in self.jobs
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +162,7 @@ def _audit(
         in_flight=tick_rows.open_runs(session, planned=False),
         limits=damage.find(session) if job_id is None else (),
         odd=odd_runs(session, ranges, bounds, {row.id: row.name for row in known.values()}),
+        board=audit_board(session, bounds=bounds, now_ms=database_now_ms(session), job_id=job_id),
         epochs=audited_epochs(session, bounds),
     )
 

@@ -42,6 +42,7 @@ from warren.sql.accounts import audit_log, preferences
 from warren.sql.alarms import watches
 from warren.sql.backfill_status import BackfillState
 from warren.sql.batch import chunks
+from warren.sql.board import job_states
 from warren.sql.instants import at
 from warren.sql.jobs import (
     child_links,
@@ -283,6 +284,7 @@ class JobChanges:
         )
         counts.add_cancelled(session, {job.app_id: cancelled.get(job.id, 0)})
         job_successes.forget(session, job.id)
+        job_states.forget_job(session, job.id)
         memory = session.get(RouteMemory, job.id)
         if memory is not None:
             session.delete(memory)

@@ -66,6 +66,7 @@ from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql import unfolded
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, JobRecipients, NewAlarm, RunAlarm
 from warren.sql.ids import RunIds
@@ -78,6 +79,7 @@ from warren.sql.runs import calls, planning, queries, reruns, ticks, transitions
 from warren.sql.runs.run_rows import EndedRun, FailedRun, LockedRun
 from warren.sql.runs.successes import Success
 from warren.sql.runs.ticks import tick_of
+from warren.sql.unfolded import RunEnd
 
 #: The most unsent messages of one job; further ones are dropped.
 MAX_UNSENT = 1_000
@@ -486,6 +488,9 @@ class Completion:
         now_ms = self._now_ms()
         successes, rest = complete_simple_successes(session, ends, now_ms)
         judged = complete_by_row(session, rest, now_ms)
+        unfolded.note_ended(
+            session, _ended_runs(successes, judged.won), (row.id for row, _ in judged.unstarted)
+        )
         judged.won = [_without_kill_request(won) for won in judged.won]
         known = _jobs_to_run(session, judged.won)
         failures = _failures_before(session, judged.won)
@@ -591,6 +596,15 @@ class Completion:
         wanted = [row for row, _ in unstarted if again.get(row.id) is not None]
         may_go_on = self.flows.reopen(session, wanted)
         return {run_id: run for run_id, run in again.items() if run and run_id in may_go_on}
+
+
+def _ended_runs(successes: Sequence[SimpleSuccess], won: Sequence[Won]) -> list[RunEnd]:
+    """Return what the board is told of the runs that have ended."""
+    simple = [
+        RunEnd(item.success.run_id, item.sent_to.app_id, item.success.due_at, item.end.status)
+        for item in successes
+    ]
+    return simple + [RunEnd(row.id, row.app_id, row.due_at, end.status) for row, end in won]
 
 
 def _jobs_to_run(session: Session, won: Sequence[Won]) -> dict[int, JobToRun]:

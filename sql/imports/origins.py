@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 from sqlalchemy import Select, Table, and_, delete, func, insert, not_, select, union, update
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
+from warren.sql import unfolded
 from warren.sql.batch import chunks, insert_or_ignore
 from warren.sql.dialects.supported import of
 from warren.sql.instants import midnight
@@ -18,10 +19,13 @@ from warren.sql.models import App, DayReport, History, ImportOrigin, Job, Model,
 from warren.sql.models import Sequence as Counter
 from warren.sql.models.run_tables import TICK_KEY
 from warren.sql.rows import fetch, query
+from warren.sql.unfolded import Change, RunEnd
 
 #: Name prefix of a counter row for run ids that were skipped: from the number after the prefix up
 #: to `next_id`, excluded.
 _JUMPED = "run-jump-"
+#: What the board is told of a run, besides its id.
+_BOARD_FACTS = ("app_id", "due_at", "status")
 #: How many runs a day's report counts.
 _RUNS = (
     DayReport.running
@@ -98,8 +102,15 @@ def known_runs(session: Session, run_ids: Sequence[int]) -> dict[int, int]:
 
 
 def add_runs(session: Session, rows: Iterable[Mapping[str, Any]]) -> None:
-    """Insert finished runs, except those that are there."""
-    insert_or_ignore(session, Run, rows, same=TICK_KEY)
+    """Insert finished runs, except those of which the due time is there; their ids are free."""
+    given = {int(row["id"]): row for row in rows}
+    insert_or_ignore(session, Run, given.values(), same=TICK_KEY)
+    for chunk in chunks(given):
+        added = session.execute(select(Run.id).where(Run.id.in_(chunk))).scalars()
+        made = {id_: given[id_] for id_ in added}
+        runs = [RunEnd(id_, *(row[name] for name in _BOARD_FACTS)) for id_, row in made.items()]
+        jobs = {int(row["job_id"]) for row in made.values()}
+        unfolded.note(session, Change(jobs=sorted(jobs), counts=unfolded.counted(runs)))
 
 
 #: The kinds of imported items.

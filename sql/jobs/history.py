@@ -6,12 +6,14 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, func, insert, or_, select
 from sqlalchemy.orm import Session
 
+from warren.sql import unfolded
 from warren.sql.batch import chunks
 from warren.sql.explanation import Explanation
 from warren.sql.instants import HOUR_MS
 from warren.sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
 from warren.sql.models import History, Job, SkippedTicks
 from warren.sql.models.job_tables import NO_SCHEDULE
+from warren.sql.unfolded import Change
 
 #: The most characters of the reason in the record of a skip.
 MAX_REASON_LENGTH = 255
@@ -109,6 +111,7 @@ def record_skips(session: Session, skips: Sequence[SkippedTicks]) -> None:
     """Store records of skipped due times."""
     if skips:
         session.execute(insert(SkippedTicks), [_values(skip) for skip in skips])
+        _note(session, skips)
 
 
 def extend_skips(
@@ -127,7 +130,7 @@ def extend_skips(
 
     """
     last = _ending_at(session, watermarks) if watermarks else {}
-    new = []
+    new, extended = [], []
     for skip in skips:
         record = last.get(skip.job_id)
         if record is None or _key(record) != _key(skip):
@@ -135,7 +138,16 @@ def extend_skips(
             continue
         record.to_at, record.recorded_at = skip.to_at, skip.recorded_at
         record.count += skip.count
+        extended.append(record)
+    if extended:
+        _note(session, extended)
     return new
+
+
+def _note(session: Session, skips: Sequence[SkippedTicks]) -> None:
+    """Have the board take in skips that this transaction records."""
+    jobs, since_at = {skip.job_id for skip in skips}, min(skip.from_at for skip in skips)
+    unfolded.note(session, Change(skips=sorted(jobs), skipped_since=since_at))
 
 
 def changes(session: Session, *, at_once: int = DEFAULT_CHANGES) -> Iterator[History]:

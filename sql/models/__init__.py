@@ -5,6 +5,16 @@ domain. `*_at` are epoch milliseconds in UTC; DATETIME columns are XXL-JOB's and
 """
 
 from warren.sql.models.base import Model
+from warren.sql.models.board_tables import (
+    BoardEvent,
+    BoardFill,
+    JobError,
+    JobState,
+    Mute,
+    Outlook,
+    Quarter,
+    Unfolded,
+)
 from warren.sql.models.cluster_tables import (
     ApiToken,
     App,
@@ -60,6 +70,8 @@ __all__ = [
     "AppDay",
     "AuditEntry",
     "Backfill",
+    "BoardEvent",
+    "BoardFill",
     "CalendarRow",
     "Call",
     "Cluster",
@@ -76,13 +88,18 @@ __all__ = [
     "Incident",
     "Job",
     "JobChild",
+    "JobError",
+    "JobState",
     "JobSuccess",
     "Lease",
     "Limit",
     "MetricCount",
     "Model",
+    "Mute",
+    "Outlook",
     "Pause",
     "Purge",
+    "Quarter",
     "Registration",
     "RouteMemory",
     "Run",
@@ -93,6 +110,7 @@ __all__ = [
     "SignInLimit",
     "SkippedTicks",
     "StoredCatalogue",
+    "Unfolded",
     "Uptime",
     "User",
     "Watch",

@@ -12,15 +12,17 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
+from warren.sql import unfolded
 from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
-from warren.sql.instants import at
+from warren.sql.instants import at, epoch_ms
 from warren.sql.models import Call, FlowNode, Purge, Run
 from warren.sql.models.run_tables import BY_DUE_SECOND
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL
 from warren.sql.runs import day_reports
 from warren.sql.runs.ticks import Tick, in_ticks, parts, tick_of
+from warren.sql.unfolded import Change, Outcomes, RunEnd
 
 
 class DuePosition(NamedTuple):
@@ -142,8 +144,22 @@ def clear(
         modify(session, delete(Call).where(Call.called_by.in_(chunk)))
         modify(session, delete(FlowNode).where(FlowNode.flow_run_id.in_(chunk)))
     _record(session, deleted, by=by, now_ms=now_ms)
+    _tell_board(session, deleted)
     day_reports.note_cleared(session, _by_day(deleted, day_of))
     return len(deleted)
+
+
+def _tell_board(session: Session, deleted: Sequence[PurgeCandidate]) -> None:
+    """Have the board forget what was deleted."""
+    runs = [
+        RunEnd(row.id, row.app_id, epoch_ms(row.due_second), row.status)
+        for row in deleted
+        if row.due_second is not None
+    ]
+    none = Outcomes()
+    counts = {key: none.plus(number, -1) for key, number in unfolded.counted(runs).items()}
+    jobs = sorted({row.job_id for row in deleted})
+    unfolded.note(session, Change(jobs=jobs, counts=counts))
 
 
 def _lock_final(session: Session, run_ids: Sequence[int]) -> list[PurgeCandidate]:

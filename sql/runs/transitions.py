@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 from sqlalchemy import func, select, update
 from sqlalchemy.orm import Session
 
+from warren.sql import unfolded
 from warren.sql.batch import Guard, chunks, lock_rows, modify_by_ids, update_alike, update_each
 from warren.sql.dialects.dialect import Locking, UpdateRule
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
@@ -22,6 +23,7 @@ from warren.sql.registry import pauses
 from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
 from warren.sql.runs import planned_runs
 from warren.sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
+from warren.sql.unfolded import Change
 
 #: What a row gets when it enters a status: the status itself, and XXL-JOB's codes for it.
 ENTERED: Mapping[RunStatus, Mapping[str, Any]] = {
@@ -277,6 +279,9 @@ def cancel_these(
     )
     held = [run for run in lock(session, run_ids) if run.status == RunStatus.PLANNED]
     modify_by_ids(session, Run, [run.id for run in held], statement)
+    # Without a retry or a shard that was still to come, its due time may be over.
+    if awaited := [run.id for run in held if run.attempt or run.shard_total > 1]:
+        unfolded.note(session, Change(runs=awaited))
     return Counter(run.job_id for run in held)
 
 

@@ -12,7 +12,7 @@ from warren.database_access import now_ms, open_database
 from warren.scheduler.app_names import Resolver
 from warren.scheduler.audit.epoch_audit import epoch_of
 from warren.scheduler.audit.integrity_check import AuditReport, audit
-from warren.scheduler.audit.tally import COUNTS, JobTally
+from warren.scheduler.audit.tally import COUNTS, MAX_NAMED, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import counted
 from warren.settings.settings import Settings
@@ -41,8 +41,8 @@ def audit_command(
     """Recompute every due time and look for it among runs and recorded skips.
 
     The exit status is 1 if a tick was lost, fired twice, or fired late although its job skips late
-    ticks, if a run has the result of another one, or if limits are held by runs that do not hold
-    them. The last line is one JSON object.
+    ticks, if a run has the result of another one, if limits are held by runs that do not hold
+    them, or if the board shows a job otherwise than its runs. The last line is one JSON object.
     """
     with open_database(settings) as database:
         now = now_ms(database)
@@ -85,6 +85,7 @@ def summary(report: AuditReport) -> dict[str, int | bool]:
         **{shown: sum(count[shown] for count in counts) for shown in SHOWN.values()},
         "limits": len(report.limits),
         "odd": len(report.odd),
+        "board": len(report.board),
         "epochs": len(report.epochs),
         "planned": report.planned,
         "in_flight": report.in_flight,
@@ -125,9 +126,9 @@ def _blame(epoch: EpochRow | None, zone: ZoneInfo) -> str:
 
 
 def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
-    for wrong in report.limits:
-        name = wrong.limit or "a job's own limit"
-        yield _DAMAGE[wrong.what].format(limit=name, run_id=wrong.run_id)
+    for damaged in report.limits:
+        name = damaged.limit or "a job's own limit"
+        yield _DAMAGE[damaged.what].format(limit=name, run_id=damaged.run_id)
     known = [audited.epoch for audited in report.epochs]
     for epoch, again in report.epochs:
         is_told = epoch.told_by and epoch.cause != Cause.PROMOTED
@@ -141,6 +142,10 @@ def _faults(report: AuditReport, zone: ZoneInfo) -> Iterator[str]:
         what = "started before it was due" if odd.is_early else "succeeded, but nobody started it"
         after = f" ({_blame(odd.epoch, zone)})" if odd.epoch else ""
         yield f"odd: {odd.job}, run #{odd.run.id} at {local(odd.run.due_at, zone)} {what}{after}"
+    for wrong in report.board[:MAX_NAMED]:
+        about = f"job #{wrong.job_id}" if wrong.job_id else f"app #{wrong.app_id}"
+        words = f"{wrong.what} is {wrong.stored or 'nothing'} and not {wrong.counted or 'nothing'}"
+        yield f"board: {about}: {words}"
     for job in report.jobs:
         for what, faults, count in (
             ("lost", job.lost, job.lost_count),

@@ -1,0 +1,266 @@
+"""The last due times of a job, and what follows from all of them: pure, and without a clock.
+
+    older due times                 the last 30
+    ─────────────────────────────── ┌────────────────────────────────┐
+    what follows from them: Before  │ each of them: DueTime, Skipped │ ──> Summary
+                                    └────────────────────────────────┘
+
+A due time that ends is added; one that comes after all others pushes the oldest out, which then
+counts in `Before`. What cannot be decided like this, because it changes a due time that was pushed
+out or takes back an error, is said so, and the job is read again.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import median
+
+from warren.scheduler.board.due_time import DueTime
+from warren.sql.run_status import RunStatus
+
+#: How many due times are kept.
+LENGTH = 30
+#: The usual duration is the median of the last successes: of this many at most, and at least.
+MAX_SUCCESSES, MIN_SUCCESSES = 20, 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Skipped:
+    """Due times in a row that were skipped: `count` of them, from `at` to `until_at`."""
+
+    at: int
+    until_at: int
+    count: int
+
+
+Entry = DueTime | Skipped
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spell:
+    """Due times that failed with one error, one after the other, and the run of the last."""
+
+    error: str
+    since_at: int
+    last_at: int
+    count: int
+    run_id: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Streak:
+    """The failures since the last success: from when on, how many, and those of one error."""
+
+    good_at: int = 0
+    since_at: int = 0
+    count: int = 0
+    spell: Spell | None = None
+
+    def then(self, entry: Entry) -> "Streak":
+        """Return it after one more due time."""
+        if isinstance(entry, Skipped) or not (entry.has_failed or entry.has_succeeded):
+            return self
+        if entry.has_succeeded:
+            return Streak(good_at=entry.at)
+        return replace(
+            self,
+            since_at=self.since_at or entry.at,
+            count=self.count + 1,
+            spell=_longer(self.spell, entry),
+        )
+
+
+def _longer(spell: Spell | None, failed: DueTime) -> Spell:
+    if spell is None or spell.error != failed.error:
+        spell = Spell(error=failed.error, since_at=failed.at, last_at=0, count=0, run_id=0)
+    return replace(spell, last_at=failed.at, count=spell.count + 1, run_id=failed.run_id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """What follows from all due times of a job.
+
+    `newest` is the last one that succeeded or failed; `skipped` are those skipped after it.
+    """
+
+    streak: Streak
+    newest: DueTime | None
+    skipped: Sequence[Skipped]
+    usual_ms: int
+
+
+@dataclass(slots=True, kw_only=True)
+class History:
+    """The last due times of a job, in order; `before` is what follows from older ones.
+
+    `pushed_at` is the last due time that was pushed out; 0 = all are there.
+    """
+
+    before: Streak = field(default_factory=Streak)
+    pushed_at: int = 0
+    entries: list[Entry] = field(default_factory=list)
+
+    def add(self, entry: Entry) -> bool:
+        """Take in how a due time stands; return False if the job has to be read again."""
+        if entry.at <= self.pushed_at:
+            return isinstance(entry, Skipped)
+        place = bisect_left(self.entries, entry.at, key=lambda known: known.at)
+        known = self.entries[place] if place < len(self.entries) else None
+        if known is None or known.at != entry.at:
+            self.entries.insert(place, entry)
+            self._push()
+            return True
+        if isinstance(entry, Skipped) and isinstance(known, DueTime):
+            return True
+        self.entries[place] = entry
+        return not _takes_back(known, entry)
+
+    def forget_skips(self) -> None:
+        """Drop the skips, to take in the recorded ones again."""
+        self.entries = [entry for entry in self.entries if isinstance(entry, DueTime)]
+
+    def has(self, at: int) -> bool:
+        """Whether a due time was taken in, or may have been."""
+        return at <= self.pushed_at or any(
+            entry.at == at and isinstance(entry, DueTime) for entry in self.entries
+        )
+
+    def summary(self) -> Summary:
+        """Return what follows from all due times."""
+        streak, newest, skipped = self.before, None, list[Skipped]()
+        for entry in self.entries:
+            streak = streak.then(entry)
+            if isinstance(entry, Skipped):
+                skipped.append(entry)
+            elif entry.has_failed or entry.has_succeeded:
+                newest = entry
+                skipped.clear()
+        return Summary(
+            streak=streak, newest=newest, skipped=tuple(skipped), usual_ms=self._usual_ms()
+        )
+
+    def spells(self) -> dict[str, Spell]:
+        """Return the last spell of each error, as far as it is known."""
+        found = {spell.error: spell for spell in [self.before.spell] if spell is not None}
+        streak = self.before
+        for entry in self.entries:
+            streak = streak.then(entry)
+            if streak.spell is not None:
+                found[streak.spell.error] = streak.spell
+        return found
+
+    def _push(self) -> None:
+        while len(self.entries) > LENGTH:
+            oldest = self.entries.pop(0)
+            self.before = self.before.then(oldest)
+            self.pushed_at = oldest.at
+
+    def _usual_ms(self) -> int:
+        took = [
+            entry.took_ms
+            for entry in self.entries
+            if isinstance(entry, DueTime) and entry.has_succeeded
+        ]
+        return int(median(took[-MAX_SUCCESSES:])) if len(took) >= MIN_SUCCESSES else 0
+
+
+def _takes_back(known: Entry, entry: Entry) -> bool:
+    """Whether a failure is none any more, or has another error."""
+    if isinstance(known, Skipped) or not known.has_failed:
+        return False
+    return not isinstance(entry, DueTime) or entry.error != known.error
+
+
+def of(entries: Iterable[Entry]) -> History:
+    """Return the history of due times that are in order."""
+    history = History()
+    for entry in entries:
+        history.add(entry)
+    return history
+
+
+# What a strip has for each status; skipped due times have `o`.
+_SIGNS = {
+    RunStatus.SUCCEEDED: "s",
+    RunStatus.FAILED: "f",
+    RunStatus.TIMED_OUT: "t",
+    RunStatus.LOST: "l",
+    RunStatus.UNDELIVERED: "u",
+    RunStatus.SKIPPED: "n",
+    RunStatus.KILLED: "k",
+    RunStatus.REFUSED: "r",
+}
+_STATUSES = {sign: status for status, sign in _SIGNS.items()}
+_SKIP = "o"
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+
+
+def to_text(history: History) -> str:
+    """Return a history as text of about 25 characters a due time, for `from_text`."""
+    before, spell = history.before, history.before.spell
+    head = [history.pushed_at, before.good_at, before.since_at, before.count]
+    words = [".".join(map(_base36, head))]
+    if spell is not None:
+        numbers = (spell.since_at, spell.last_at, spell.count, spell.run_id)
+        words[0] += "." + ".".join([spell.error or "-", *map(_base36, numbers)])
+    last_at = 0
+    for entry in history.entries:
+        at = _base36(entry.at - last_at)
+        if isinstance(entry, Skipped):
+            parts = [at, _base36(entry.until_at - entry.at), _base36(entry.count)]
+            words.append(_SKIP + ".".join(parts))
+        else:
+            parts = [at, _base36(entry.took_ms), _base36(entry.run_id)]
+            words.append(_SIGNS[entry.status] + ".".join([*parts, *filter(None, [entry.error])]))
+        last_at = entry.at
+    return " ".join(words)
+
+
+def from_text(text: str) -> History:
+    """Return the history that `to_text` wrote; an empty one for no text."""
+    if not text:
+        return History()
+    head, *words = text.split(" ")
+    parts = head.split(".")
+    pushed_at, good_at, since_at, count = (int(part, 36) for part in parts[:4])
+    spell = _spell(parts[4:]) if len(parts) > 4 else None  # noqa: PLR2004 - those before it
+    before = Streak(good_at=good_at, since_at=since_at, count=count, spell=spell)
+    return History(before=before, pushed_at=pushed_at, entries=list(_entries(words)))
+
+
+def _spell(parts: Sequence[str]) -> Spell:
+    error, *numbers = parts
+    since_at, last_at, count, run_id = (int(part, 36) for part in numbers)
+    return Spell(
+        error="" if error == "-" else error,
+        since_at=since_at,
+        last_at=last_at,
+        count=count,
+        run_id=run_id,
+    )
+
+
+def _entries(words: Iterable[str]) -> Iterator[Entry]:
+    last_at = 0
+    for word in words:
+        parts = word[1:].split(".")
+        after, second, third = (int(part, 36) for part in parts[:3])
+        last_at += after
+        if word[0] == _SKIP:
+            yield Skipped(at=last_at, until_at=last_at + second, count=third)
+        else:
+            yield DueTime(
+                at=last_at,
+                status=_STATUSES[word[0]],
+                took_ms=second,
+                run_id=third,
+                error="".join(parts[3:]),
+            )
+
+
+def _base36(number: int) -> str:
+    digits = ""
+    while number:
+        number, digit = divmod(number, 36)
+        digits = _DIGITS[digit] + digits
+    return digits or "0"

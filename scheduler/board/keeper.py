@@ -1,0 +1,120 @@
+"""Keeps the board: takes in what has changed, fills it after an upgrade, and looks at open runs.
+
+One scheduler at a time does this, under a lease; should two do it for a moment, they wait for each
+other's transactions. What was taken in is deleted in the same transaction, so nothing counts twice.
+"""
+
+import time
+from collections.abc import Callable
+
+import structlog
+from sqlalchemy.orm import Session
+
+from warren.scheduler.board.folding import fold, rebuild
+from warren.sql import unfolded
+from warren.sql.board import fill, quarters
+from warren.sql.engine import Database
+from warren.sql.instants import HOUR_MS
+from warren.sql.registry.cluster import LeaseHolder
+from warren.sql.unfolded import QUARTER_MS, quarter_of
+
+log = structlog.get_logger()
+
+LEASE = "board"
+#: Seconds between two rounds, and how many times as long as a round took.
+ROUND_SECONDS, WAIT_FACTOR = 1.0, 5
+#: Runs taken in at once, and transactions that ended them.
+CHANGES = 5_000
+#: Jobs and quarters filled at once, and the share of time that this may take.
+FILL_JOBS, FILL_QUARTERS = 50, 4
+FILL_FACTOR = 1.0
+
+
+class BoardKeeper:
+    """The role that keeps the board.
+
+    Args:
+        node: this scheduler's name.
+        database: where runs and the board are stored.
+        monotonic: a clock in seconds that measures rounds.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        node: str,
+        database: Database,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._monotonic = monotonic
+        self._lease = LeaseHolder(LEASE, node=node, database=database)
+        self._is_filled = False
+        self._forgot_ms = 0
+
+    def run_round(self, now_ms: int) -> float:
+        """Take in what has changed; return the seconds to wait, fewer if there is more."""
+        began = self._monotonic()
+        has_more = self._database.read_autocommit(unfolded.exist)
+        if not has_more and self._is_filled and abs(now_ms - self._forgot_ms) < HOUR_MS:
+            return ROUND_SECONDS
+        if not self._lease.take(now_ms):
+            self._is_filled = False
+            return ROUND_SECONDS
+        if has_more:
+            has_more = self._database.write(lambda session: self._fold(session, now_ms))
+        if not self._is_filled:
+            self._is_filled = self._database.write(lambda session: self._fill(session, now_ms))
+        if abs(now_ms - self._forgot_ms) >= HOUR_MS:
+            kept_ms = quarter_of(now_ms - quarters.KEPT_MS)
+            self._database.write(lambda session: quarters.forget(session, kept_ms))
+            self._forgot_ms = now_ms
+        took = self._monotonic() - began
+        if has_more or not self._is_filled:
+            return took * FILL_FACTOR
+        return max(ROUND_SECONDS, took * WAIT_FACTOR)
+
+    def leave(self) -> None:
+        """Release the lease, so that another scheduler continues at once."""
+        self._lease.release()
+
+    def _fold(self, session: Session, now_ms: int) -> bool:
+        """Take in some changes; return whether there may be more."""
+        fill.lock(session)
+        rows = unfolded.oldest(session, CHANGES)
+        fold(session, unfolded.together(rows), now_ms=now_ms)
+        unfolded.forget(session, (row.id for row in rows))
+        return unfolded.exist(session) if rows else False
+
+    def _fill(self, session: Session, now_ms: int) -> bool:
+        """Fill a part of the board from the rows of before; return whether that is over."""
+        done = fill.lock(session)
+        if not done.is_begun:
+            first = quarter_of(now_ms - quarters.KEPT_MS)
+            until = fill.last_job_id(session)
+            fill.store(
+                session, jobs_until=until, quarter_at=first, quarters_until=quarter_of(now_ms)
+            )
+            log.info("board_fill_started", jobs=until)
+            return False
+        if done.quarter_at < done.quarters_until:
+            first = quarters.first(session, done.quarter_at, done.quarters_until)
+            stop = min(first + FILL_QUARTERS * QUARTER_MS, done.quarters_until)
+            for quarter_at in range(first, stop, QUARTER_MS):
+                quarters.recount(session, quarter_at)
+            fill.store(session, quarter_at=stop)
+            if stop == done.quarters_until:
+                # The quarter that was under way when this began, and the next one by now.
+                for quarter_at in range(stop, now_ms + 1, QUARTER_MS):
+                    quarters.recount(session, quarter_at)
+                quarters.recount_skips(session, now_ms - quarters.KEPT_MS, now_ms)
+            return False
+        job_ids = fill.jobs_after(session, done.job_id, done.jobs_until, FILL_JOBS)
+        if not job_ids:
+            fill.store(session, job_id=done.jobs_until)
+            log.info("board_filled", jobs=done.jobs_until)
+            return True
+        rebuild(session, job_ids, now_ms=now_ms)
+        fill.store(session, job_id=job_ids[-1])
+        return False

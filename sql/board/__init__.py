@@ -1,0 +1,1 @@
+"""What the board shows: the state of jobs, their errors, and quarters of an hour, as stored."""

@@ -1,0 +1,134 @@
+"""Reads the runs and skips that the state of jobs follows from."""
+
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from warren.sql.batch import chunks
+from warren.sql.dialects.supported import use_index
+from warren.sql.models import Job, Run, SkippedTicks
+from warren.sql.models.run_tables import BY_TICK
+from warren.sql.rows import fetch, query
+from warren.sql.runs.reruns import DueTime
+
+#: The most due times in one statement.
+_CHUNK = 100
+#: How many characters of a message are read from its beginning.
+_BEGINNING = 3_000
+#: How many runs of a job are read at once.
+PAGE = 200
+
+
+class DueRun(NamedTuple):
+    """A run, with what its due time is judged by."""
+
+    id: int
+    job_id: int
+    scheduled_at: int
+    origin_id: int
+    shard_index: int
+    shard_total: int
+    attempt: int
+    status: str
+    rerun_of: int | None
+    backfill_id: int | None
+    flow_run_id: int | None
+    started_at: int | None
+    finished_at: int | None
+
+    @property
+    def may_be_of_node(self) -> bool:
+        """Whether it is a run of a flow's node, or may repeat one."""
+        return self.flow_run_id is not None or self.rerun_of is not None
+
+
+class Skip(NamedTuple):
+    """Due times of a job that were skipped."""
+
+    job_id: int
+    from_at: int
+    to_at: int
+    number: int
+
+
+def by_ids(session: Session, run_ids: Iterable[int]) -> list[DueRun]:
+    """Return the runs that exist."""
+    return [
+        run
+        for chunk in chunks(run_ids)
+        for run in fetch(session, DueRun, query(DueRun, Run).where(Run.id.in_(chunk)))
+    ]
+
+
+def at(session: Session, times: Iterable[DueTime]) -> list[DueRun]:
+    """Return all runs of due times."""
+    return [
+        run
+        for chunk in chunks(sorted(set(times)), _CHUNK)
+        for run in fetch(session, DueRun, query(DueRun, Run).where(or_(*map(_is_at, chunk))))
+    ]
+
+
+def newest_first(session: Session, job_id: int) -> Iterator[list[DueRun]]:
+    """Yield the runs of each due time of a job, the newest due time first."""
+    until_at = None
+    while True:
+        wanted = query(DueRun, Run).where(Run.job_id == job_id)
+        if until_at is not None:
+            wanted = wanted.where(Run.scheduled_at < until_at)
+        newest = use_index(wanted, Run, BY_TICK).order_by(Run.scheduled_at.desc()).limit(PAGE)
+        page = fetch(session, DueRun, newest)
+        times = [list(runs) for _, runs in groupby(page, lambda run: run.scheduled_at)]
+        if len(page) == PAGE:
+            # The last one may be cut.
+            last = times.pop()[0].scheduled_at
+            if not times:
+                times.append(at(session, [DueTime(job_id, last)]))
+        yield from times
+        if len(page) < PAGE:
+            return
+        until_at = times[-1][0].scheduled_at
+
+
+def messages(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
+    """Return the beginning of each run's message, or of its routing message if it has none."""
+    text = func.coalesce(func.nullif(Run.message, ""), Run.trigger_message, "")
+    return {
+        run_id: message
+        for chunk in chunks(run_ids)
+        for run_id, message in session.execute(
+            select(Run.id, func.substr(text, 1, _BEGINNING)).where(Run.id.in_(chunk))
+        )
+    }
+
+
+def skips(session: Session, job_ids: Iterable[int]) -> list[Skip]:
+    """Return the newest skips of each job, in no order."""
+    return [
+        skip
+        for job_id in job_ids
+        for skip in fetch(
+            session,
+            Skip,
+            query(Skip, SkippedTicks, number=SkippedTicks.count)
+            .where(SkippedTicks.job_id == job_id)
+            .order_by(SkippedTicks.from_at.desc())
+            .limit(PAGE),
+        )
+    ]
+
+
+def existing(session: Session, job_ids: Iterable[int]) -> set[int]:
+    """Return which of the jobs exist."""
+    return {
+        job_id
+        for chunk in chunks(job_ids)
+        for job_id in session.execute(select(Job.id).where(Job.id.in_(chunk))).scalars()
+    }
+
+
+def _is_at(time: DueTime) -> ColumnElement[bool]:
+    return and_(Run.job_id == time.job_id, Run.scheduled_at == time.scheduled_at)

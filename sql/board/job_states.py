@@ -1,0 +1,143 @@
+"""The stored state of jobs, and the errors of each."""
+
+from collections.abc import Collection, Iterable, Mapping
+from enum import IntEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, delete, func, or_, select
+from sqlalchemy.orm import Session
+
+from warren.sql.batch import ALREADY_LOCKED, chunks, insert_or_ignore, modify, update_each
+from warren.sql.models import JobError, JobState, Mute, Purge
+from warren.sql.rows import fetch, query
+
+#: The most jobs with an error in one statement.
+_PAIRS = 100
+
+
+class Trouble(IntEnum):
+    """What is wrong with a job, the worst first; a job has one of them."""
+
+    FAILING = 1
+    #: Its newest due time was lost with its executor.
+    LOST = 2
+    #: Its newest due times were skipped.
+    SKIPPED = 3
+    #: Runs of it are overdue and have not started.
+    WAITING = 4
+    #: Its newest run took much longer than usual.
+    SLOW = 5
+    #: A run of it takes much longer than usual.
+    LONG = 6
+    NONE = 9
+
+
+class StoredState(NamedTuple):
+    """What the fold needs of a job's state."""
+
+    job_id: int
+    strip: str
+    error_key: str
+    error_text: str
+    waiting_count: int
+    waiting_since: int
+    long_since: int
+
+
+class StoredError(NamedTuple):
+    """An error of a job, see `JobError`."""
+
+    job_id: int
+    error_key: str
+    error_text: str
+    since_at: int
+    last_at: int
+    due_times: int
+    run_id: int
+
+
+def read(session: Session, job_ids: Iterable[int]) -> dict[int, StoredState]:
+    """Return the states of jobs that have one."""
+    return {
+        row.job_id: row
+        for chunk in chunks(sorted(job_ids))
+        for row in fetch(
+            session, StoredState, query(StoredState, JobState).where(JobState.job_id.in_(chunk))
+        )
+    }
+
+
+def rows(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return the whole states of jobs that have one, as `store` takes them."""
+    names = JobState.__mapper__.column_attrs.keys()
+    columns = select(*(getattr(JobState, name) for name in names))
+    return {
+        row[0]: dict(zip(names, row, strict=True))
+        for chunk in chunks(sorted(job_ids))
+        for row in session.execute(columns.where(JobState.job_id.in_(chunk)))
+    }
+
+
+def store(
+    session: Session, states: Mapping[int, Mapping[str, Any]], known: Collection[int]
+) -> None:
+    """Store the states of jobs; those of `known` jobs have a row."""
+    changed = [{"job_id": id_, **state} for id_, state in sorted(states.items()) if id_ in known]
+    new = [{"job_id": id_, **state} for id_, state in sorted(states.items()) if id_ not in known]
+    if changed:
+        update_each(session, JobState, changed, guard=ALREADY_LOCKED, key="job_id")
+    if new:
+        insert_or_ignore(session, JobState, new, key="job_id")
+
+
+def errors(
+    session: Session, keys: Iterable[tuple[int, str]] = (), job_ids: Iterable[int] = ()
+) -> list[StoredError]:
+    """Return the errors with these jobs and keys, and all of these jobs."""
+    columns = query(StoredError, JobError)
+    found: dict[tuple[int, str], StoredError] = {}
+    for pairs in chunks(sorted(set(keys)), _PAIRS):
+        for row in fetch(session, StoredError, columns.where(or_(*map(_is_error, pairs)))):
+            found[row.job_id, row.error_key] = row
+    for ids in chunks(sorted(set(job_ids))):
+        for row in fetch(session, StoredError, columns.where(JobError.job_id.in_(ids))):
+            found[row.job_id, row.error_key] = row
+    return list(found.values())
+
+
+def store_errors(session: Session, wanted: Iterable[StoredError]) -> None:
+    """Store errors of jobs, in place of those with the same job and key."""
+    rows = sorted(wanted)
+    for part in chunks([(row.job_id, row.error_key) for row in rows], _PAIRS):
+        modify(session, delete(JobError).where(or_(*map(_is_error, part))))
+    if rows:
+        insert_or_ignore(session, JobError, [row._asdict() for row in rows], key="error_key")
+
+
+def forget_errors(session: Session, job_id: int, keys: Collection[str]) -> None:
+    """Delete errors of a job."""
+    if keys:
+        modify(
+            session,
+            delete(JobError).where(JobError.job_id == job_id, JobError.error_key.in_(keys)),
+        )
+
+
+def purged_until(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
+    """Return the last due time of which runs were deleted, for those of the jobs that have one."""
+    last = select(Purge.job_id, func.max(Purge.to_at)).group_by(Purge.job_id)
+    return {
+        job_id: to_at
+        for chunk in chunks(job_ids)
+        for job_id, to_at in session.execute(last.where(Purge.job_id.in_(chunk)))
+    }
+
+
+def forget_job(session: Session, job_id: int) -> None:
+    """Delete all that the board has of a job that is deleted."""
+    for model in (JobState, JobError, Mute):
+        modify(session, delete(model).where(model.job_id == job_id))
+
+
+def _is_error(pair: tuple[int, str]) -> Any:
+    return and_(JobError.job_id == pair[0], JobError.error_key == pair[1])
