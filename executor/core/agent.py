@@ -315,7 +315,7 @@ class Executor:
     def _refused(self, reason: str) -> None:
         address = self.identity.address
         self.was_refused = True
-        self.was_replaced = self._core is not None and self._core.has_past
+        self.was_replaced = self._core is not None and self._core.has_begun
         self.failure = f"address {address} is in use by another running executor"
         self._log.error("executor_refused", why=reason)
         self._end(hurry=True)

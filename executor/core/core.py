@@ -337,14 +337,16 @@ class Startup:
     def give_up(self, cluster: str) -> None:
         """Report what an earlier process of this boot left, as another boot has the address.
 
-        What it never started is planned again. What it started is left in the journal.
+        What it never started is planned again. What it started is left in the journal. Nothing is
+        said of other boots: one of them may be the executor that has the address, if this journal
+        is a copy.
         """
-        run_states = self._context.run_states
-        if self.is_reporting or not cluster or not run_states.has_open:
+        run_states, boot_id = self._context.run_states, self._identity.boot_id
+        if self.is_reporting or not cluster or not run_states.knows_boot(boot_id):
             return
         self._context.sealer.pin(cluster)
         try:
-            self._report(run_states.begin(self._identity.boot_id, self._clock.now_ms()))
+            self._report(run_states.begin(boot_id, self._clock.now_ms()))
         except JournalFailed as error:
             self._log.error("journal_write_failed", error=str(error))
 
@@ -701,9 +703,9 @@ class Core:
         return self._startup.run_inbox is not None
 
     @property
-    def has_past(self) -> bool:
-        """Whether its journal knows of boots."""
-        return self._run_states.remembers_since_ms > 0
+    def has_begun(self) -> bool:
+        """Whether this boot has taken runs, in this process or an earlier one."""
+        return self._run_states.knows_boot(self._identity.boot_id)
 
     @property
     def is_working(self) -> bool:

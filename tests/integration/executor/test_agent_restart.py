@@ -335,3 +335,16 @@ def test_boot_that_is_replaced_gives_back_what_an_earlier_process_never_started(
     assert executor.join(30)
     assert executor.was_replaced
     assert case.desk.expect(1, NotStarted).boot_id == OLD
+
+
+def test_boot_that_is_refused_says_nothing_of_others_that_its_journal_may_be_a_copy_of(
+    case: AgentCase,
+) -> None:
+    leave_journal(case, file.Accepted(run_id=1))
+    case.desk.refuses = True
+
+    executor = case.boot(welcomed=False)
+
+    assert executor.join(30)
+    assert not executor.was_replaced
+    assert case.desk.reports_on(1, NotStarted) == []

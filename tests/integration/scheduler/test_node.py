@@ -11,7 +11,7 @@ from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from warren.broker.errors import BrokerUnavailable
-from warren.broker.messages import Kill
+from warren.broker.messages import Kill, KnownState
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.retention.clearing import Cleaner
@@ -180,6 +180,27 @@ def test_an_order_to_kill_reaches_the_boot_that_has_the_run(
     cluster.commands().kill(run_id)
 
     assert desk.expect(Kill).run_id == run_id
+
+
+@on_memory
+def test_an_order_to_kill_goes_to_the_boot_that_has_taken_the_address_over(
+    cluster: Cluster,
+) -> None:
+    cluster.be_quick()
+    cluster.scheduler()
+    first = FakeExecutor(cluster).join()
+    cluster.job("work")
+    run_id = cluster.trigger("work")
+    first.take(1)
+    cluster.wait_status(run_id, RunStatus.SENT)
+    first.die()
+    second = FakeExecutor(cluster)
+    second.else_known = KnownState.RUNNING
+    second.join()
+
+    cluster.commands().kill(run_id)
+
+    assert second.expect(Kill).run_id == run_id
 
 
 @on_memory
