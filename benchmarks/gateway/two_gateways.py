@@ -117,19 +117,23 @@ class Losses:
     #: The runs that are LOST, though no executor was called.
     lost_uncalled: Sequence[int]
     lost_called: Sequence[int]
+    #: The last attempts of due times that never ran.
+    unrun: Sequence[int]
     #: The runs that were called twice, or called though they count as never started.
     doubled: Sequence[int]
 
     @classmethod
     def of(cls, rows: Sequence[Run], called: Counter[int]) -> "Losses":
-        """Compare the rows of runs with the calls that executors got."""
+        """Compare the rows of runs, in order of their attempts, with the calls of executors."""
         lost = [row.id for row in rows if row.status == RunStatus.LOST]
         unstarted = {row.id for row in rows if row.status == RunStatus.UNDELIVERED}
+        last = {(row.job_id, row.scheduled_at, row.origin_id): row for row in rows}
         return cls(
             runs=len(rows),
             statuses=Counter(row.status for row in rows),
             lost_uncalled=[run for run in lost if run not in called],
             lost_called=[run for run in lost if run in called],
+            unrun=[row.id for row in last.values() if row.status == RunStatus.UNDELIVERED],
             doubled=[run for run, count in called.items() if count > 1 or run in unstarted],
         )
 
@@ -137,7 +141,8 @@ class Losses:
         counts = ", ".join(f"{count} {status}" for status, count in self.statuses.most_common())
         return (
             f"{self.runs} runs: {counts}; lost_uncalled={len(self.lost_uncalled)} "
-            f"lost_called={len(self.lost_called)} doubled={len(self.doubled)}"
+            f"lost_called={len(self.lost_called)} unrun={len(self.unrun)} "
+            f"doubled={len(self.doubled)}"
         )
 
 
@@ -172,7 +177,7 @@ def main() -> int:
         deployment.await_all_final(300)
         losses = Losses.of(deployment.runs(), pair.called())
         print(losses, f"all logs are in {folder}", sep="\n", flush=True)
-    return 1 if losses.lost_uncalled or losses.doubled else 0
+    return 1 if losses.lost_uncalled or losses.unrun or losses.doubled else 0
 
 
 def _kill_in_turn(pair: TwoGateways, options: argparse.Namespace) -> None:
