@@ -17,6 +17,7 @@ from zlib import crc32
 
 import msgspec
 
+from warren.broker.process_use import ProcessUse
 from warren.broker.reasons import Why
 
 #: The longest message of a run, in characters; `cut_message` cuts longer texts and says so.
@@ -124,14 +125,6 @@ class Block(StrEnum):
     SERIAL_EXECUTION = "SERIAL_EXECUTION"
     DISCARD_LATER = "DISCARD_LATER"
     COVER_EARLY = "COVER_EARLY"
-
-
-class ProcessUse(StrEnum):
-    """Runs of one job, runs of all jobs with the same handler, or a single run."""
-
-    JOB = "job"
-    HANDLER = "handler"
-    FRESH = "fresh"
 
 
 class ScriptLanguage(StrEnum):

@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from warren.broker.messages import Outcome
-from warren.broker.reasons import Reason, Why, Words, from_json
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import from_json
 from warren.executor.fork_server.frames import Result
 
 

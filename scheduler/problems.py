@@ -9,7 +9,8 @@ from enum import StrEnum
 from typing import Any, Self
 
 from warren.broker.messages import cut_message
-from warren.broker.reasons import Sentence, Words, to_json
+from warren.broker.reasons import Sentence, Words
+from warren.broker.stored_reasons import to_json
 from warren.resources.spelling import nearest
 from warren.sql.errors import LookupFailed
 from warren.sql.explanation import Explanation

@@ -8,14 +8,15 @@ from flask_babel import LazyString, gettext, lazy_gettext
 
 from warren.admin_web.language.catalogues import language
 from warren.admin_web.language.labels import State
-from warren.broker.messages import Block, ProcessUse, ScriptLanguage
+from warren.broker.messages import Block, ScriptLanguage
+from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
 from warren.scheduler.jobs.places import module_of
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
+from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
-from warren.scheduler.schedules.working_days import OnHoliday
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models.job_tables import Backoff, DeliveryGuarantee, Priority, Scope
 

@@ -13,7 +13,8 @@ from flask import Flask
 from flask_babel import LazyString, gettext, lazy_gettext
 
 from warren.broker.messages import HealthIssue
-from warren.broker.reasons import Fact, Reason, Words, from_json
+from warren.broker.reasons import Fact, Reason, Words
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.commands.reruns import Outcome
 from warren.scheduler.problems import Code, FieldName, Problem, Word
 from warren.scheduler.views.flow_view import NodeState

@@ -14,7 +14,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from warren.broker.messages import ProcessUse, Trigger
+from warren.broker.messages import Trigger
+from warren.broker.process_use import ProcessUse
 from warren.executor.handlers.hooks import JobCode
 from warren.executor.processes.interface import SlotEvents, SlotOptions
 from warren.executor.processes.slots import Slots

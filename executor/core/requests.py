@@ -41,7 +41,8 @@ from warren.broker.messages import (
     Trigger,
     wire_type,
 )
-from warren.broker.reasons import Reason, Why, Words, from_json, to_json
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import from_json, to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Await
 from warren.executor.journal.run_states import Stage

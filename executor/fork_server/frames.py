@@ -22,7 +22,8 @@ from warren.broker.messages import (
     RetrySeconds,
     Trigger,
 )
-from warren.broker.reasons import REASON_LIMIT, Words
+from warren.broker.reasons import Words
+from warren.broker.stored_reasons import REASON_LIMIT
 from warren.executor.handlers.outcomes import clean, cut, headline
 
 #: A reason as JSON; "" for none, and for other text.

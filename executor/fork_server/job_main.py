@@ -35,12 +35,8 @@ from warren.broker.messages import (
     Progress,
     Trigger,
 )
-from warren.broker.reasons import (
-    Reason,
-    Why,
-    Words,
-    to_json,
-)
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.begin_notes import BatchPermit, BeginNote
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.forking import await_order

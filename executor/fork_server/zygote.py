@@ -31,12 +31,8 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 
 from warren.broker.messages import ABOUT_LIMIT, HandlerFacts
-from warren.broker.reasons import (
-    Reason,
-    Why,
-    Words,
-    to_json,
-)
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server import frames, linux
 from warren.executor.fork_server.confinement import Confinement

@@ -22,12 +22,8 @@ from typing import Any
 import structlog
 
 from warren.broker.messages import Finished, NotStarted, Outcome, Trigger
-from warren.broker.reasons import (
-    Reason,
-    Why,
-    Words,
-    to_json,
-)
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.gateway import protocol
 from warren.executor.gateway.protocol import CallFailed, NotSent, RemoteResult
 from warren.executor.gateway.remote_client import RemoteClient

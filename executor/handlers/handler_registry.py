@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar, Unpack, overload
 
-from warren.broker.messages import ProcessUse
+from warren.broker.process_use import ProcessUse
 from warren.executor.errors import ExecutorError
 from warren.executor.handlers.context import NotATypeOfParams, Params
 from warren.executor.handlers.declarations import JobFields, Retry, Schedule, refusal_in

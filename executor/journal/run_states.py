@@ -25,7 +25,8 @@ from itertools import groupby, islice
 import structlog
 
 from warren.broker.messages import Called, Finished, NotStarted, Outcome, Trigger
-from warren.broker.reasons import Why, to_json
+from warren.broker.reasons import Why
+from warren.broker.stored_reasons import to_json
 from warren.executor.begin_notes import OldNotes
 from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server import linux

@@ -22,7 +22,8 @@ from warren.broker.messages import (
     Trigger,
     cut_message,
 )
-from warren.broker.reasons import Why, Words, to_json
+from warren.broker.reasons import Why, Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.boot_context import BootContext
 from warren.executor.fork_server.frames import Call
 from warren.executor.journal.file import Final

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.messages import CallEnd, Finished, NotStarted, ProcessUse, Progress, Trigger
+from warren.broker.messages import CallEnd, Finished, NotStarted, Progress, Trigger
+from warren.broker.process_use import ProcessUse
 from warren.broker.reasons import Reason, Words
 from warren.executor.fork_server.confinement import Confinement
 from warren.executor.fork_server.frames import Await, Call

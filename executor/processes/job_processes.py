@@ -28,7 +28,8 @@ from pathlib import Path
 
 import msgspec
 
-from warren.broker.messages import ProcessUse, Trigger
+from warren.broker.messages import Trigger
+from warren.broker.process_use import ProcessUse
 from warren.broker.reasons import Reason, Why
 from warren.executor import begin_notes
 from warren.executor.begin_notes import Batch

@@ -25,14 +25,10 @@ from typing import ClassVar
 import structlog
 
 from warren.broker.codec import EncodedCatalogue
-from warren.broker.messages import Catalogue, Finished, Outcome, ProcessUse, Trigger
-from warren.broker.reasons import (
-    Reason,
-    Why,
-    Words,
-    from_json,
-    to_json,
-)
+from warren.broker.messages import Catalogue, Finished, Outcome, Trigger
+from warren.broker.process_use import ProcessUse
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import from_json, to_json
 from warren.executor.code_version import commit_of
 from warren.executor.container import Host
 from warren.executor.errors import ScriptRefused

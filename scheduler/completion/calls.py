@@ -13,7 +13,8 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.broker.messages import Called, CallEnd, CallName
-from warren.broker.reasons import Reason, Why, Words, from_json, to_json
+from warren.broker.reasons import Reason, Why, Words
+from warren.broker.stored_reasons import from_json, to_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, RefusedCall
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import identity_of, tick_end

@@ -20,7 +20,8 @@ from sqlalchemy.orm import Session
 
 from warren.broker.log_text import shown_end
 from warren.broker.messages import Called
-from warren.broker.reasons import Words, from_json
+from warren.broker.reasons import Words
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.alarms.events import (
     MESSAGE_LENGTH,
     NO_TARGETS,

@@ -27,7 +27,8 @@ from warren.broker.messages import (
     cut_message,
     run_identity,
 )
-from warren.broker.reasons import Why, Words, from_json
+from warren.broker.reasons import Why, Words
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.flows.graph import NodeRetry
 from warren.scheduler.jobs.stop_reasons import is_by_person
 from warren.scheduler.problems import explanation

@@ -16,11 +16,8 @@ import msgspec
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons import (
-    Why,
-    Words,
-    from_json,
-)
+from warren.broker.reasons import Why, Words
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, NO_TARGETS, AlarmTargets, Failure
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import End, Won

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons import Why, to_json
+from warren.broker.reasons import Why
+from warren.broker.stored_reasons import to_json
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.cluster_commands import app_record
 from warren.scheduler.commands.command_context import Action, CommandContext

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN, ProcessUse, ScriptLanguage
+from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
+from warren.broker.process_use import ProcessUse
 from warren.scheduler import expectations
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.app_names import invisible_in, is_line

@@ -7,7 +7,8 @@ schedule has ended.
 
 from typing import Protocol
 
-from warren.broker.reasons import Sentence, Why, from_json
+from warren.broker.reasons import Sentence, Why
+from warren.broker.stored_reasons import from_json
 
 #: A schedule has ended.
 _ENDS = (Why.NO_FURTHER_TIME, Why.SCHEDULE_OVER, Why.CALENDAR_ENDED)

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import structlog
 
 from warren.broker.messages import Boot, Drain, Kill
-from warren.broker.reasons import Why, to_json
+from warren.broker.reasons import Why
+from warren.broker.stored_reasons import to_json
 from warren.scheduler.completion.end import identity_of
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster

@@ -18,13 +18,9 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from warren.broker.messages import Answer, Beat, Boot, IdleBeat, IdleBeatAnswer
-from warren.broker.reasons import (
-    Reason,
-    Why,
-    Words,
-    from_json,
-)
+from warren.broker.reasons import Reason, Why, Words
 from warren.broker.rpc import AddressedQuestion, Requester
+from warren.broker.stored_reasons import from_json
 from warren.broker.transport import Batch, Confirm
 from warren.scheduler.routing.routes import Probe, ProbeAnswer, Router, RouteRequest
 

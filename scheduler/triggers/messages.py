@@ -12,7 +12,8 @@ from functools import lru_cache
 from warren.broker import topology
 from warren.broker.codec import encode, packed, stretches
 from warren.broker.errors import Malformed
-from warren.broker.messages import HIGH, LOW, NORMAL, Block, ProcessUse, Trigger, Triggers
+from warren.broker.messages import HIGH, LOW, NORMAL, Block, Trigger, Triggers
+from warren.broker.process_use import ProcessUse
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Outgoing
 from warren.scheduler.jobs.script_cache import Script

@@ -16,7 +16,8 @@ from warren.broker.messages import (
     ScriptLanguage,
     Trigger,
 )
-from warren.broker.reasons import Words, to_json
+from warren.broker.reasons import Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.run_life import cut_off
 

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages import Catalogue, Finished, HandlerFacts, Outcome, Trigger
-from warren.broker.reasons import Words, to_json
+from warren.broker.reasons import Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.run_life import cut_off
 

@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo
 import structlog
 
 from warren.broker.durations import read_duration
-from warren.broker.messages import ProcessUse, ScriptLanguage
+from warren.broker.messages import ScriptLanguage
+from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors

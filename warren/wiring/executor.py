@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
-from warren.broker.messages import ProcessUse
+from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.errors import SettingsError

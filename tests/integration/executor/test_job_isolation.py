@@ -16,7 +16,7 @@ from warren.executor.handlers.handler_registry import HandlersError
 #: All of Warren that a job process has loaded, by package: each module costs every job's process.
 LOADED = {
     "warren": "broker executor resources",
-    "warren.broker": "durations messages reasons",
+    "warren.broker": "durations messages process_use reasons stored_reasons",
     "warren.resources": "spelling",
     "warren.executor": "begin_notes disk errors fork_server handlers",
     "warren.executor.fork_server": "confinement forking frames interpreter "

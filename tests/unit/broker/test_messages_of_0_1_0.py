@@ -18,8 +18,8 @@ from warren.broker.messages import (
     ToScheduler,
     wire_type,
 )
-from warren.broker.reasons import from_json
 from warren.broker.signing import ClusterKeys, Direction, Sealer
+from warren.broker.stored_reasons import from_json
 from warren.broker.transport import Delivery
 
 #: A message a line, with what 0.1.0 itself reads in it.

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from warren.broker.messages import HealthIssue
-from warren.broker.reasons import DEPTH_LIMIT, REASON_LIMIT, Reason, Why, from_json, places, to_json
+from warren.broker.reasons import Reason, Why
+from warren.broker.stored_reasons import DEPTH_LIMIT, REASON_LIMIT, from_json, places, to_json
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("executor", "scheduler", "sql", "warren", "admin_web")

@@ -5,7 +5,8 @@ import msgspec
 import pytest
 
 from warren.broker.messages import MESSAGE_LIMIT, Outcome
-from warren.broker.reasons import Why, Words, to_json
+from warren.broker.reasons import Why, Words
+from warren.broker.stored_reasons import to_json
 from warren.executor.fork_server.frames import Result
 from warren.executor.handlers.outcomes import cut
 from warren.executor.lanes.active_runs import ActiveRuns

@@ -12,7 +12,7 @@ from tests.support.cluster import APP, Cluster
 from tests.support.invariants import assert_sound
 from tests.support.moved_clock import MovedClock
 from tests.support.sql_rows import statements
-from warren.broker.reasons import from_json
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.alarms.events import Overdue, from_text
 from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.jobs.spec import JobSpec

@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from tests.integration.warren.importing.conftest import ImportCase
 from tests.support.acting import NamedCommands
 from tests.support.xxl_job_tables import VERSIONS
-from warren.broker.reasons import from_json
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.retention.reporter import Reporter

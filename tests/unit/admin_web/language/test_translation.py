@@ -8,7 +8,8 @@ import pytest
 from flask import Flask
 
 from warren.admin_web.language.labels import reason_text, stored_text
-from warren.broker.reasons import Reason, Why, places, to_json
+from warren.broker.reasons import Reason, Why
+from warren.broker.stored_reasons import places, to_json
 
 BUSY = Why.BUSY(address="a:1", why=Why.NO_FREE_SLOT())
 KILL = Why.KILLED_BEFORE_START(why=Why.KILL_REQUESTED())

@@ -14,7 +14,7 @@ from warren.broker.messages import (
     Outcome,
     Trigger,
 )
-from warren.broker.reasons import REASON_LIMIT
+from warren.broker.stored_reasons import REASON_LIMIT
 from warren.executor.fork_server import frames
 from warren.executor.fork_server.zygote import HANDLERS_PER_PACKET
 

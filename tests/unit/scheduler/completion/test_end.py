@@ -10,7 +10,8 @@ import pytest
 from msgspec import structs
 
 from warren.broker.messages import Finished, NotStarted, Outcome
-from warren.broker.reasons import Why, to_json
+from warren.broker.reasons import Why
+from warren.broker.stored_reasons import to_json
 from warren.scheduler.completion import end
 from warren.scheduler.completion.end import (
     AHEAD_MS,
