@@ -8,8 +8,8 @@ import sqlalchemy as sa
 from warren.sql.dialects.supported import AUTO_ID, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.migrations.steps import create_index, create_table
 
-revision = "0003_0.2.0"
-down_revision = "0002"
+revision = "0004_0.2.0"
+down_revision = "0003_0.2.0"
 
 
 def upgrade() -> None:
