@@ -15,7 +15,7 @@ from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip
 from warren.scheduler.audit.integrity_check import audit
 from warren.sql.engine import Database
 from warren.sql.models import Backfill, FlowNode, Job, Run, SkippedTicks
-from warren.sql.run_status import BY_SCHEDULE, FINAL, Kind, RunStatus
+from warren.sql.run_status import BY_SCHEDULE, FINAL, NEVER_STARTED, Kind, RunStatus
 
 _OF_SCHEDULES = {*BY_SCHEDULE, Kind.RETRY}
 
@@ -61,11 +61,7 @@ def gather(
         audit_lost=sum(job.lost_count for job in report.jobs),
         audit_doubled=sum(job.doubled_count for job in report.jobs),
         orphans=list(map(str, cluster.orphans())),
-        lost_uncalled=[
-            row.run
-            for row in rows
-            if row.job in remote and row.status == RunStatus.LOST and row.run not in called
-        ],
+        uncalled={row.run for row in rows if row.job in remote} - called.keys(),
         unshipped=cluster.services.unshipped,
         memory=cluster.memory,
     )
@@ -75,7 +71,8 @@ def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
     """Return every run; `flows` are the ids of the jobs that are flows."""
     columns = (Run.id, Run.job_id, Run.scheduled_at, Run.due_at, Run.shard_index, Run.attempt)
     more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id, Run.routed_at, Run.finished_at)
-    found = database.read(lambda s: s.execute(select(*columns, *more)).all())
+    late = (Run.late_status,)
+    found = database.read(lambda s: s.execute(select(*columns, *more, *late)).all())
     return [
         Row(
             run=row.id,
@@ -87,6 +84,7 @@ def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
             is_scheduled=row.kind in _OF_SCHEDULES and row.flow_run_id is None,
             is_backfill=row.kind == Kind.BACKFILL,
             is_flow=row.job_id in flows,
+            was_unstarted=row.late_status == NEVER_STARTED,
             node=row.origin_id if row.flow_run_id is not None else 0,
             status=RunStatus(row.status),
             was_routed=row.routed_at is not None,

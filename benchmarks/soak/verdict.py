@@ -17,7 +17,8 @@ class Row:
     """One run, as its row says; `is_scheduled`: its tick is one of a schedule.
 
     `node`: the row of the flow's node that it belongs to. `is_flow`: it is the run of a flow.
-    `was_routed`: it was sent to an executor.
+    `was_routed`: it was sent to an executor. `was_unstarted`: it is LOST, and was told later to
+    have never started.
     """
 
     run: int
@@ -32,6 +33,7 @@ class Row:
     node: int = 0
     status: RunStatus = RunStatus.SUCCEEDED
     was_routed: bool = True
+    was_unstarted: bool = False
     finished: int | None = None
 
 
@@ -65,8 +67,8 @@ class Evidence:
     """What a soak left; `memory` are samples in time of the bytes of each long-lived process.
 
     `filled` are the due times that backfills had to run once, `exceeded` what jobs that share a
-    limit or a backfill told of others. `lost_uncalled` are LOST runs that no executor behind a
-    gateway was called for. `unshipped` are runs of which a failover lost what the old
+    limit or a backfill told of others. `uncalled` are runs for gateways that called no executor for
+    them. `unshipped` are runs of which a failover lost what the old
     primary knew: that such a one starts again, or another for its due time, is counted apart.
     """
 
@@ -80,7 +82,7 @@ class Evidence:
     audit_lost: int = 0
     audit_doubled: int = 0
     orphans: Sequence[str] = ()
-    lost_uncalled: Collection[int] = ()
+    uncalled: Collection[int] = ()
     unshipped: Collection[int] = ()
     memory: Sequence[float] = ()
 
@@ -138,10 +140,7 @@ def judge(evidence: Evidence) -> Verdict:
                 *_lost(evidence, rows),
                 *_unfilled(evidence),
                 *_of_flows("lost", evidence),
-                *(
-                    f"LOST, and no executor was called: {rows[run]}"
-                    for run in evidence.lost_uncalled
-                ),
+                *_lost_uncalled(evidence),
                 *_of_audit(evidence.audit_lost),
             ],
             "doubled": [
@@ -176,6 +175,15 @@ def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:
         is_known = row.is_flow or (row.run, row.job, row.tick, row.shard) in started
         if row.status == RunStatus.SUCCEEDED and not is_known:
             yield f"no start of a run that succeeded: {row}"
+
+
+def _lost_uncalled(evidence: Evidence) -> Iterator[str]:
+    """Yield LOST runs that no executor was called for, unless another attempt followed."""
+    last = {row.run for row in _last_attempts(evidence.rows)}
+    for row in evidence.rows:
+        is_repeated = row.was_unstarted and row.run not in last
+        if row.status == RunStatus.LOST and row.run in evidence.uncalled and not is_repeated:
+            yield f"LOST, and no executor was called: {row}"
 
 
 def _last_attempts(rows: Iterable[Row]) -> Iterable[Row]:

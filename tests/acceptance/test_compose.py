@@ -1,7 +1,8 @@
 """The services of docker-compose.yml as plain processes, on a RabbitMQ and a MariaDB of the tests.
 
-What their images do is done here by hand: a database and its user, and the broker's definitions.
-The file itself and the rights in the definitions are read in `tests/unit/test_deployment_files.py`.
+With docker-compose.ha.yml on top, on three nodes of each. What their images do is done here by
+hand: a database and its user, the broker's definitions, and clusters. The files themselves and the
+rights in the definitions are read in `tests/unit/test_deployment_files.py`.
 """
 
 import json
@@ -9,7 +10,7 @@ import os
 import subprocess
 import sys
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -21,9 +22,11 @@ from tests.support import compose
 from tests.support.command import Command, run_warren
 from tests.support.compose import Service
 from tests.support.eventually import eventually
+from tests.support.galera import GaleraCluster
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.rabbitmq_cluster import RabbitCluster
 from warren.admin_web.serving.web_process import ConsoleConnections
 from warren.broker.messages import Beat, BeatAnswer, Boot, boot_seconds
 from warren.broker.rabbitmq.transport import connect
@@ -43,22 +46,37 @@ SECRETS = {
     "SCHEDULER_PASSWORD": "scheduler-password-of-the-tests",
     "CONSOLE_PASSWORD": "console-password-of-the-tests",
     "EXECUTOR_PASSWORD": "executor-password-of-the-tests",
+    "BROKER_NODES_PASSWORD": "nodes-password-of-the-tests",
 }
+FILE = ROOT / "docker-compose.yml"
 VHOST = "warren"
+#: What the names of nodes end with.
+NODES = ("", "-2", "-3")
 
 pytestmark = pytest.mark.release
+needs_galera = pytest.mark.skipif(
+    not GaleraCluster.is_installed(), reason="Galera is not installed: make services"
+)
 
 
 class Host:
     """What a container engine would be: it mounts, resolves names, starts, and looks at health."""
 
-    def __init__(self, folder: Path, rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        brokers: Sequence[PrivateRabbit],
+        databases: Sequence[PrivateMariaDB],
+        *more_files: Path,
+    ) -> None:
         self.folder = folder
-        self._rabbitmq = rabbitmq
-        self._mariadb = mariadb
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self._brokers = dict(zip(NODES, brokers, strict=False))
+        self._databases = dict(zip(NODES, databases, strict=False))
+        self._rabbitmq, self._mariadb = brokers[0], databases[0]
         self.console_port, self.api_port = free_ports(2)
         self._running = ExitStack()
-        self.services = compose.read_services(ROOT / "docker-compose.yml", SECRETS)
+        self.services = compose.read_services([FILE, *more_files], SECRETS)
         self.started: dict[str, Command] = {}
 
     def up(self) -> None:
@@ -69,12 +87,20 @@ class Host:
             "database": self._make_database,
         }
         for service in compose.in_order(self.services):
-            special.get(service.name, self._start)(service)
+            if service.name in special:
+                special[service.name](service)
+            elif service.is_warren:
+                self._start(service)
 
     def await_executors(self) -> None:
         """Wait until the schedulers know the executors; before that not all queues exist."""
         wanted = {name for name in self.started if name.startswith("executor")}
         eventually(lambda: len(self.executors()) == len(wanted), 90.0)
+
+    def run(self, job: str) -> str:
+        """Trigger a job, wait for its end, and return how it ended; "" if it was refused."""
+        done = self.warren("scheduler-1", "jobs", "trigger", job, "--wait", "--json")
+        return str(json.loads(done.stdout.splitlines()[-1])["status"]) if done.stdout else ""
 
     def executors(self) -> dict[str, str]:
         """Return the boots of the executors that have registered, by their addresses."""
@@ -83,9 +109,13 @@ class Host:
             rows = database.read(lambda session: presence.listing(session, presence.EXECUTOR))
         return {row.address: row.boot_id for row in rows}
 
+    def close(self) -> None:
+        """End everything."""
+        self._running.close()
+
     def down(self) -> None:
         """End everything, and leave the tests' services as they were."""
-        self._running.close()
+        self.close()
         self._rabbitmq.ctl("delete_vhost", VHOST)
         for user in ("scheduler", "console", "executor-examples"):
             self._rabbitmq.ctl("delete_user", user)
@@ -143,8 +173,10 @@ class Host:
 
     def _outside(self, service: Service, text: str) -> str:
         """Return a text with addresses and mounted places as they are on this machine."""
-        text = text.replace("@database:3306/", f"@127.0.0.1:{self._mariadb.port}/")
-        text = text.replace("@broker:5672/", f"@127.0.0.1:{self._rabbitmq.port}/")
+        for node, database in self._databases.items():
+            text = text.replace(f"@database{node}:3306/", f"@127.0.0.1:{database.port}/")
+        for node, broker in self._brokers.items():
+            text = text.replace(f"@broker{node}:5672/", f"@127.0.0.1:{broker.port}/")
         for source, target in service.volumes:
             place = ROOT / source if source.startswith(".") else self.folder / "volumes" / source
             if text == target or text.startswith(f"{target}/"):
@@ -169,7 +201,7 @@ def mariadb(_broken_mariadb: PrivateMariaDB) -> PrivateMariaDB:
 def host(
     tmp_path_factory: pytest.TempPathFactory, rabbitmq: PrivateRabbit, mariadb: PrivateMariaDB
 ) -> Iterator[Host]:
-    host = Host(tmp_path_factory.mktemp("compose"), rabbitmq, mariadb)
+    host = Host(tmp_path_factory.mktemp("compose"), [rabbitmq], [mariadb])
     try:
         host.up()
         host.await_executors()
@@ -179,12 +211,29 @@ def host(
 
 
 def test_a_job_runs_on_what_docker_compose_starts(host: Host) -> None:
-    trigger = ("jobs", "trigger", "host-load", "--wait", "--json")
+    assert host.run("host-load") == "SUCCEEDED"
 
-    done = host.warren("scheduler-1", *trigger)
 
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout.splitlines()[-1])["status"] == "SUCCEEDED"
+@needs_galera
+def test_jobs_run_on_three_nodes_of_each_and_still_do_when_one_of_each_is_gone(
+    tmp_path: Path,
+) -> None:
+    brokers = RabbitCluster(tmp_path / "rabbitmq", len(NODES))
+    databases = GaleraCluster(tmp_path / "mariadb", len(NODES))
+    with closing(brokers), closing(databases):
+        brokers.start()
+        databases.start()
+        more = ROOT / "docker-compose.ha.yml"
+        host = Host(tmp_path / "warren", brokers.nodes, databases.nodes, more)
+        with closing(host):
+            host.up()
+            host.await_executors()
+            assert host.run("host-load") == "SUCCEEDED"
+
+            brokers.nodes[0].kill()
+            databases.nodes[0].kill()
+
+            assert eventually(lambda: host.run("host-load") == "SUCCEEDED", 120.0, every=1.0)
 
 
 def test_every_service_is_healthy(host: Host) -> None:

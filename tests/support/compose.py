@@ -1,7 +1,7 @@
-"""Reads docker-compose.yml, and runs its commands as plain processes."""
+"""Reads docker-compose.yml and files on top of it."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,8 +50,13 @@ def variables(text: str) -> dict[str, str | None]:
     }
 
 
-def read_services(path: Path, given: Mapping[str, str], *, profile: str = "") -> dict[str, Service]:
-    """Return the services that start, or those of a profile, with variables replaced."""
+def read_services(
+    paths: Sequence[Path], given: Mapping[str, str], *, profile: str = ""
+) -> dict[str, Service]:
+    """Return the services that start, or those of a profile, with variables replaced.
+
+    Later files are put on top of the first, as Docker does.
+    """
 
     def replace(match: re.Match[str]) -> str:
         name, sign, words = match.groups()
@@ -60,12 +65,26 @@ def read_services(path: Path, given: Mapping[str, str], *, profile: str = "") ->
         assert sign == "-", f"{name}: {words}"
         return str(words)
 
-    tree = yaml.safe_load(_VARIABLE.sub(replace, path.read_text()))
+    services: dict[str, dict[str, Any]] = {}
+    for path in paths:
+        tree = yaml.safe_load(_VARIABLE.sub(replace, path.read_text()))
+        for name, found in tree["services"].items():
+            services[name] = _on_top(services.get(name, {}), found)
     return {
         name: _service(name, found)
-        for name, found in tree["services"].items()
+        for name, found in services.items()
         if found.get("profiles", []) == ([profile] if profile else [])
     }
+
+
+def _on_top(lower: Mapping[str, Any], upper: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(lower) | dict(upper)
+    for key in lower.keys() & upper.keys():
+        if key in {"environment", "depends_on", "healthcheck"}:
+            merged[key] = lower[key] | upper[key]
+        elif key == "volumes":
+            merged[key] = [*lower[key], *upper[key]]
+    return merged
 
 
 def in_order(services: Mapping[str, Service]) -> Iterator[Service]:

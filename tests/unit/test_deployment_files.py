@@ -1,4 +1,4 @@
-"""Dockerfile, docker-compose.yml and units fit the real command line and the real settings."""
+"""Dockerfile, docker-compose files and units fit the real command line and the real settings."""
 
 import json
 import os
@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -22,7 +23,9 @@ from warren.cli import root
 from warren.settings.settings import Settings, read_settings, secret_names, variables
 
 ROOT = Path(__file__).parents[2]
-COMPOSE = ROOT / "docker-compose.yml"
+COMPOSE = (ROOT / "docker-compose.yml",)
+#: Three nodes of each service, on top.
+OF_NODES = (*COMPOSE, ROOT / "docker-compose.ha.yml")
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 EXAMPLES = sorted((ROOT / "deploy/systemd").glob("*.env.example"))
 DEFINITIONS = ROOT / "deploy/rabbitmq/make_definitions.py"
@@ -36,15 +39,51 @@ SECRETS = {
     "SCHEDULER_PASSWORD": "p" * 32,
     "EXECUTOR_PASSWORD": "e" * 32,
 }
+NODES = {"BROKER_NODES_PASSWORD": "b" * 32}
 GATEWAY = {
     "WARREN_GATEWAY_TOKENS": "examples: 0123456789abcdef",
     "WARREN_GATEWAY_ALLOW": "10.2.0.0/16",
 }
-ALWAYS = compose.read_services(COMPOSE, SECRETS)
-SERVICES = ALWAYS | compose.read_services(COMPOSE, SECRETS | GATEWAY, profile="gateway")
-OURS = [one for one in SERVICES.values() if one.is_warren and not one.entrypoint]
-LONG_RUNNING = [one for one in SERVICES.values() if not one.is_one_shot]
-EXECUTORS = [one for one in OURS if one.command[0] == "executor"]
+
+
+def services_of(files: Sequence[Path]) -> dict[str, Service]:
+    given = SECRETS | NODES | GATEWAY
+    return compose.read_services(files, given) | compose.read_services(
+        files, given, profile="gateway"
+    )
+
+
+SERVICES = services_of(COMPOSE)
+SETS = {"one of each": SERVICES, "of nodes": services_of(OF_NODES)}
+
+
+def asked_by(files: Sequence[Path]) -> dict[str, str | None]:
+    return compose.variables("".join(path.read_text() for path in files))
+
+
+def each(wanted: Callable[[Service], bool]) -> pytest.MarkDecorator:
+    """Run a test with each such service of both sets."""
+    found = [
+        pytest.param(one, id=f"{one.name}, {name}")
+        for name, services in SETS.items()
+        for one in services.values()
+        if wanted(one)
+    ]
+    return pytest.mark.parametrize("service", found)
+
+
+def is_ours(service: Service) -> bool:
+    return service.is_warren and not service.entrypoint
+
+
+def executors(services: Mapping[str, Service]) -> list[Service]:
+    return [one for one in services.values() if is_ours(one) and one.command[0] == "executor"]
+
+
+@pytest.fixture(params=SETS.values(), ids=SETS)
+def services(request: pytest.FixtureRequest) -> dict[str, Service]:
+    found: dict[str, Service] = request.param
+    return found
 
 
 def parse_command(words: list[str]) -> click.Context:
@@ -71,13 +110,15 @@ def ours(names: object) -> set[str]:
 
 
 class TestCompose:
-    def config(self, given: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    def config(
+        self, given: dict[str, str], files: Sequence[Path] = COMPOSE
+    ) -> subprocess.CompletedProcess[str]:
         program = shutil.which("docker-compose")
         if program is None:
             reason = "docker-compose is not installed: make services"
             pytest.fail(reason) if os.environ.get("CI") == "true" else pytest.skip(reason)
         return subprocess.run(
-            [program, "--file", str(COMPOSE), "config", "--quiet"],
+            [program, *(f"--file={path}" for path in files), "config", "--quiet"],
             env=basic_environment() | given,
             capture_output=True,
             text=True,
@@ -85,8 +126,9 @@ class TestCompose:
             check=False,
         )
 
-    def test_docker_compose_accepts_it(self) -> None:
-        done = self.config(SECRETS)
+    @pytest.mark.parametrize("files", [COMPOSE, OF_NODES], ids=SETS)
+    def test_docker_compose_accepts_it(self, files: Sequence[Path]) -> None:
+        done = self.config(SECRETS | NODES, files)
 
         assert (done.returncode, done.stderr) == (0, "")
 
@@ -96,28 +138,29 @@ class TestCompose:
         assert done.returncode != 0  # 1 in version 1, 15 in version 2
         assert "WARREN_SECRET" in done.stderr
 
-    def test_no_secret_has_a_default(self) -> None:
-        asked = compose.variables(COMPOSE.read_text())
+    @pytest.mark.parametrize(
+        ("files", "required"), [(COMPOSE, {*SECRETS}), (OF_NODES, {*SECRETS, *NODES})], ids=SETS
+    )
+    def test_no_secret_has_a_default(self, files: Sequence[Path], required: set[str]) -> None:
+        asked = asked_by(files)
 
-        assert {name for name, default in asked.items() if default is None} == set(SECRETS)
+        assert {name for name, default in asked.items() if default is None} == required
         assert not {
             name: default
             for name, default in asked.items()
             if default and re.search("SECRET|PASSWORD|URL|WEBHOOK", name)
         }
 
-    @pytest.mark.parametrize("service", OURS, ids=lambda one: one.name)
+    @each(is_ours)
     def test_commands_are_real_ones(self, service: Service) -> None:
         parse_command(service.command)
 
-    @pytest.mark.parametrize(
-        "service", [one for one in OURS if not one.is_one_shot], ids=lambda one: one.name
-    )
+    @each(lambda one: is_ours(one) and not one.is_one_shot)
     def test_health_checks_are_real_commands(self, service: Service) -> None:
         assert service.healthcheck[0] == "warren"
         parse_command(service.healthcheck[1:])
 
-    @pytest.mark.parametrize("service", OURS, ids=lambda one: one.name)
+    @each(is_ours)
     def test_variables_are_settings_and_their_values_right(
         self, service: Service, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
@@ -128,32 +171,35 @@ class TestCompose:
         assert service.environment.keys() <= variables().keys()
 
     def test_what_a_person_may_set_is_a_setting_or_a_password(self) -> None:
-        asked = compose.variables(COMPOSE.read_text())
+        asked = asked_by(OF_NODES)
 
         assert ours(asked) <= variables().keys()
         assert all(name.endswith("_PASSWORD") for name in asked.keys() - variables().keys())
 
-    @pytest.mark.parametrize(
-        "service",
-        [one for one in OURS if one.command[0] in {"executor", "gateway"}],
-        ids=lambda one: one.name,
-    )
+    @each(lambda one: is_ours(one) and one.command[0] in {"executor", "gateway"})
     def test_what_receives_runs_can_write_its_logs_and_its_state(self, service: Service) -> None:
         folders = {target for _, target in service.volumes}
 
         assert {"/var/lib/warren/logs", "/var/lib/warren/state"} <= folders
 
-    def test_executors_never_see_the_database_nor_the_master_secret(self) -> None:
-        assert EXECUTORS
-        for hidden in ("WARREN_DATABASE_URL", "WARREN_SECRET", "WARREN_SECRET_PREVIOUS"):
-            assert all(hidden not in one.environment for one in EXECUTORS)
+    def test_executors_never_see_the_database_nor_the_master_secret(
+        self, services: dict[str, Service]
+    ) -> None:
+        found = executors(services)
 
-    def test_each_kind_of_process_has_an_account_of_the_broker_of_its_own(self) -> None:
-        users = {
-            one.name: one.environment["WARREN_BROKER_URL"].split("://")[1].split(":")[0]
-            for one in OURS
+        assert found
+        for hidden in ("WARREN_DATABASE_URL", "WARREN_SECRET", "WARREN_SECRET_PREVIOUS"):
+            assert all(hidden not in one.environment for one in found)
+
+    def test_each_kind_of_process_has_an_account_of_the_broker_of_its_own(
+        self, services: dict[str, Service]
+    ) -> None:
+        found = {
+            one.name: set(re.findall(r"://([^:]+):", one.environment["WARREN_BROKER_URL"]))
+            for one in services.values()
             if "WARREN_BROKER_URL" in one.environment
         }
+        users = {name: one.pop() for name, one in found.items() if len(one) == 1}
 
         assert users == {
             "scheduler-1": "scheduler",
@@ -165,7 +211,7 @@ class TestCompose:
             "executor-2": "executor-examples",
         }
 
-    @pytest.mark.parametrize("service", SERVICES.values(), ids=lambda one: one.name)
+    @each(lambda _: True)
     def test_containers_can_gain_nothing_and_write_nowhere_else(self, service: Service) -> None:
         kept = service.confinement
 
@@ -180,30 +226,32 @@ class TestCompose:
         assert service.is_warren or kept["user"] not in ("root", "0")
 
     def test_each_executor_has_an_address_and_a_journal_of_its_own(self) -> None:
-        addresses = {parse_command(one.command).params["address"] for one in EXECUTORS}
+        found = executors(SERVICES)
+        addresses = {parse_command(one.command).params["address"] for one in found}
         journals = {
             source
-            for one in EXECUTORS
+            for one in found
             for source, target in one.volumes
             if target == "/var/lib/warren/state"
         }
 
-        assert len(addresses) == len(journals) == len(EXECUTORS) == 2
+        assert len(addresses) == len(journals) == len(found) == 2
 
-    def test_everything_that_stays_is_watched_and_started_again(self) -> None:
-        assert {one.restart for one in LONG_RUNNING} == {"unless-stopped"}
-        assert all(one.healthcheck for one in LONG_RUNNING)
+    @each(lambda one: not one.is_one_shot)
+    def test_what_stays_is_watched_and_started_again(self, service: Service) -> None:
+        assert service.restart == "unless-stopped"
+        assert service.healthcheck
 
-    def test_what_is_waited_for_can_come_true(self) -> None:
-        for one in SERVICES.values():
+    def test_what_is_waited_for_can_come_true(self, services: dict[str, Service]) -> None:
+        for one in services.values():
             for name, condition in one.depends_on.items():
                 once = condition == "service_completed_successfully"
-                assert once == SERVICES[name].is_one_shot, f"{one.name} waits for {name}"
+                assert once == services[name].is_one_shot, f"{one.name} waits for {name}"
 
     def test_containers_get_the_time_that_they_need_to_end(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for one in EXECUTORS:
+        for one in executors(SERVICES):
             settings = settings_of(one.environment, monkeypatch)
             needed = settings.drain_seconds + settings.grace_seconds + 10
             assert one.stop_grace_seconds >= needed
@@ -219,11 +267,27 @@ class TestCompose:
         assert BODY_LIMIT < limits["max_message_size"] <= 2 * BODY_LIMIT
         assert HEADER_LIMIT < limits["frame_max"] <= 16_384
 
-    def test_images_cannot_change_under_their_tag(self) -> None:
-        foreign = [one.image for one in SERVICES.values() if not one.is_warren]
+    @each(lambda one: not one.is_warren)
+    def test_images_cannot_change_under_their_tag(self, service: Service) -> None:
+        assert PINNED.fullmatch(service.image)
 
-        assert foreign
-        assert all(PINNED.fullmatch(image) for image in foreign)
+    def test_each_node_has_its_own_data_and_is_told_to_everybody(self) -> None:
+        services = SETS["of nodes"]
+        for kind, setting in (
+            ("broker", "WARREN_BROKER_URL"),
+            ("database", "WARREN_DATABASE_URL"),
+        ):
+            nodes = [kind, f"{kind}-2", f"{kind}-3"]
+            data = {services[node].volumes[0][0] for node in nodes}
+            told = [
+                re.findall(r"@([\w-]+):", one.environment[setting])
+                for one in services.values()
+                if setting in one.environment
+            ]
+
+            assert data == set(nodes)
+            assert told
+            assert all(hosts == nodes for hosts in told)
 
 
 class TestDockerfile:
@@ -239,7 +303,7 @@ class TestDockerfile:
         entry = json.loads(" ".join(self.words("ENTRYPOINT")[-1]))
 
         assert entry == ["warren"]
-        assert not [one.name for one in OURS if "init" in one.confinement]
+        assert not [one.name for one in SERVICES.values() if "init" in one.confinement]
 
     def test_images_cannot_change_under_their_tag(self) -> None:
         stages = [words[-1] for words in self.words("FROM") if "AS" in words]

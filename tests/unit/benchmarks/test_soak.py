@@ -60,7 +60,6 @@ def test_a_sound_cluster_is_said_to_be_sound_in_one_line() -> None:
         ({"skips": []}, "lost"),  # a due time without run or skip
         ({"starts": [start(10, 1_000)]}, "lost"),  # a success that never began
         ({"audit_lost": 1}, "lost"),
-        ({"lost_uncalled": [10]}, "lost"),
         ({"rows": [*SOUND["rows"], row(12, 3_000, status=RunStatus.FAILED)]}, "doubled"),
         ({"audit_doubled": 1}, "doubled"),
         ({"starts": [*SOUND["starts"], start(10, 1_000)]}, "started_twice"),
@@ -98,6 +97,19 @@ def test_due_time_whose_last_attempt_came_back_from_the_broker_is_lost() -> None
     assert wrong(rows=[first, returned, again], starts=starts) == {}
     assert wrong(rows=[first, replace(returned, was_routed=False)], starts=starts[:1]) == {}
     assert wrong(rows=[first, returned], starts=starts[:1]) == {"lost": 1}
+
+
+def test_lost_run_that_no_executor_was_called_for_is_found_unless_its_due_time_runs_again() -> None:
+    lost = row(10, 1_000, status=RunStatus.LOST)
+    told = replace(lost, was_unstarted=True)
+    others, again = SOUND["rows"][1:], row(12, 1_000, attempt=1)
+    starts = [*SOUND["starts"][1:], start(12, 1_000, attempt=1)]
+
+    assert wrong(rows=[lost, *others], uncalled={10}) == {"lost": 1}
+    assert wrong(rows=[lost, *others], uncalled=()) == {}
+    assert wrong(rows=[told, *others], uncalled={10}) == {"lost": 1}
+    assert wrong(rows=[told, again, *others], starts=starts, uncalled={10}) == {}
+    assert wrong(rows=[lost, again, *others], starts=starts, uncalled={10}) == {"lost": 1}
 
 
 def test_success_of_a_run_that_started_as_another_is_a_wrong_result() -> None:
