@@ -18,7 +18,10 @@ from sqlalchemy import (
     Integer,
     MetaData,
     Numeric,
+    StaticPool,
     Table,
+    create_engine,
+    inspect,
 )
 from sqlalchemy.orm import Session
 
@@ -52,9 +55,7 @@ def seed(database: Database) -> dict[str, list[dict[str, Any]]]:
 
     def unit(session: Session) -> dict[str, list[dict[str, Any]]]:
         connection = session.connection()
-        config = migration._config()
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
+        _make(connection)
         tables = _tables(connection)
         for table in tables:
             if table.name not in _KEEP:
@@ -63,6 +64,38 @@ def seed(database: Database) -> dict[str, list[dict[str, Any]]]:
         return _rows(connection, tables)
 
     return database.write(unit)
+
+
+def take_back(database: Database) -> None:
+    """Make the schema that of 0.1.0: drop all tables and columns that later versions have added."""
+    first = create_engine("sqlite://", poolclass=StaticPool)
+    with first.begin() as connection:
+        _make(connection)
+        known = {
+            table: {column["name"] for column in inspect(connection).get_columns(table)}
+            for table in inspect(connection).get_table_names()
+        }
+    first.dispose()
+
+    def unit(session: Session) -> None:
+        connection = session.connection()
+        found = inspect(connection)
+        for table in found.get_table_names():
+            if table not in known:
+                connection.exec_driver_sql(f"DROP TABLE {table}")
+                continue
+            for column in found.get_columns(table):
+                if column["name"] not in known[table]:
+                    connection.exec_driver_sql(f"ALTER TABLE {table} DROP COLUMN {column['name']}")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0001'")
+
+    database.write(unit)
+
+
+def _make(connection: Connection) -> None:
+    config = migration._config()
+    config.attributes["connection"] = connection
+    command.upgrade(config, "0001")
 
 
 def rows(database: Database) -> dict[str, list[dict[str, Any]]]:
