@@ -1,6 +1,7 @@
 """A program for the code of 0.1.0: writes a message of each kind, and the state of an executor.
 
-It is run by `first_release`, never imported: what it imports has other names today.
+It is run by `first_release`, never imported. What it imports are names of 0.1.0, which stay as they
+are whatever modules are called today.
 """
 
 import json
@@ -21,7 +22,8 @@ from warren.broker.messages import catalogue, to_executor, to_scheduler, values
 from warren.broker.signing import Direction, Sealer
 from warren.executor.begin_notes import BeginNote, OldNotes, make_note
 from warren.executor.fork_server import linux
-from warren.executor.journal.file import Journal, Starting
+from warren.executor.journal import records
+from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
 
 APP, ADDRESS, BOOT = "demo", "host-1", "boot-old"
@@ -192,17 +194,17 @@ def write_state(folder: Path) -> None:
     for run_id in range(101, 110):
         states.accept(run_id)
     for run_id in (101, 102, 103):
-        states.start(Starting(run_id=run_id, at_ms=NOW_MS + 1_000, host_at_ms=NOW_MS))
+        states.start(records.Starting(run_id=run_id, at_ms=NOW_MS + 1_000, host_at_ms=NOW_MS))
     states.finish(_finished(101, BOOT, NOW_MS + 2_000))
     states.finish(_finished(102, BOOT, NOW_MS + 2_000))
     states.confirm((101,), NOW_MS + 2_100)
     # Its reports of before are forgotten by now, as after an hour; ids are kept.
     states.compact(NOW_MS + 2_200)
     states.reserve((104, 105, 106, 107))
-    states.start(Starting(run_id=104, at_ms=NOW_MS + 3_000))
+    states.start(records.Starting(run_id=104, at_ms=NOW_MS + 3_000))
     states.hand_over((104, 105, 106))
     trigger = filled(to_executor.Trigger, run_id=108, boot_id=BOOT)
-    states.start(Starting(run_id=108, at_ms=NOW_MS + 3_000, trigger=trigger))
+    states.start(records.Starting(run_id=108, at_ms=NOW_MS + 3_000, trigger=trigger))
     for number in (1, 2):
         states.call(filled(to_scheduler.Called, run_id=103, boot_id=BOOT, number=number))
     states.confirm_calls(((103, 1),))
