@@ -20,7 +20,7 @@ from tests.support.loaded_deployment import LoadedDeployment
 pytestmark = [pytest.mark.release, pytest.mark.timeout(1_200)]  # it waits for load
 
 #: So many finished runs are there from before; live runs have ids beyond theirs.
-SEEDED = 20_000
+SEEDED, SEEDED_AT_ONCE = 20_000, 500
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,8 @@ class Upgrade(LoadedDeployment):
         statement = f"INSERT INTO xxl_job_log ({', '.join(columns)}) VALUES ({given})"
         copies = zip(range(1, SEEDED + 1), cycle(patterns), strict=False)
         rows = [row | {"id": n, "origin_id": n, "kind": "MANUAL"} for n, row in copies]
-        self._write(statement, rows)
+        for first in range(0, SEEDED, SEEDED_AT_ONCE):
+            self._write(statement, rows[first : first + SEEDED_AT_ONCE])
 
     def seeded(self) -> list[dict[str, Any]]:
         """Return the seeded runs."""
