@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "tests/data/every_kind_of_job.yaml"
 REMOTE_APP = "remote"
 _RUNS = (
-    "SELECT id, executor_address AS address, status, due_at, started_at "
+    "SELECT id, origin_id, executor_address AS address, status, due_at, started_at "
     "FROM xxl_job_log WHERE id > :since"
 )
 _FLOWS = "SELECT id FROM xxl_job_log WHERE job_id IN (SELECT id FROM xxl_job_info WHERE flow > '')"
@@ -99,7 +99,7 @@ class LoadedDeployment:
         before = self.done()
         eventually(
             lambda: all(self.done()[each] >= before[each] + runs for each in addresses),
-            120.0,
+            240.0,
             every=0.5,
         )
 
