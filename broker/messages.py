@@ -647,6 +647,8 @@ class HealthIssue(StrEnum):
     SPARES = "SPARES"
     #: Its gateway's list of allowed addresses lacks it: it gets nothing.
     ADDRESS = "ADDRESS"
+    #: A queue of it cannot be reached, so it gets no runs. Schedulers find it, not the executor.
+    QUEUE = "QUEUE"
 
     @classmethod
     def named(cls, name: str) -> Self | None:
@@ -671,6 +673,7 @@ _REASONS = {
     HealthIssue.REPORTS: Why.TOO_MANY_REPORTS,
     HealthIssue.SPARES: Why.SPARES_FAILING,
     HealthIssue.ADDRESS: Why.ADDRESS_NOT_ALLOWED,
+    HealthIssue.QUEUE: Why.QUEUE_UNREACHABLE,
 }
 
 

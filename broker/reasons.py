@@ -137,6 +137,7 @@ class Why(Sentence):
     JOURNAL_FAILING = "its journal cannot be written"
     TOO_MANY_REPORTS = "too many of its reports are waiting for the broker"
     OUT_OF_CONTACT = "it is out of contact"
+    QUEUE_UNREACHABLE = "its queue at the broker cannot be reached"
     SPARES_FAILING = "its spare processes end one after the other"
     ADDRESS_NOT_ALLOWED = (
         "its address is not listed in WARREN_GATEWAY_ALLOW; add it there and restart the gateway"
@@ -206,6 +207,7 @@ class Why(Sentence):
     # -- why an executor or a job gets no runs at present --------------------------------------
 
     NO_SCHEDULER_ONLINE = "no scheduler is online"
+    NOTHING_CONFIRMED = "the broker confirms nothing that schedulers send"
     PAUSED = "dispatch is paused until somebody resumes it"
     PAUSED_UNTIL = "dispatch is paused until %(until)s"
     APP_PAUSED = "app %(app)s is paused until somebody resumes it"
@@ -213,6 +215,8 @@ class Why(Sentence):
     WAITS_FOR = "it waits for %(limits)s"
     WAITS_FOR_HOLDERS = "%(name)s (%(held)s of %(most)s: %(holders)s)"
     WAITS_FOR_LIMIT = "%(name)s (%(held)s of %(most)s)"
+    WAITS_FOR_QUEUES = "executors whose queues cannot be reached (%(addresses)s)"
+    WAITS_FOR_BROKER = "the broker, which confirms nothing"
     WAITS_FOR_RATE = "%(name)s (%(rate)s per %(per)s)"
     OTHER_RUNS_OF_JOB = "the other runs of its job"
     NEVER_CONNECTED = "it has never connected"
@@ -227,6 +231,14 @@ class Why(Sentence):
     APP_LACKS_HANDLER = "no online executor of app %(app)s has handler %(name)r"
     APP_LACKS_LANGUAGE = "no online executor of app %(app)s runs %(language)s scripts"
     APP_DRAINING = "every executor of app %(app)s that is online is draining"
+
+    # -- why a scheduler declares no executor dead --------------------------------------------
+
+    BROKER_AWAY = "it has no connection to the broker"
+    SENT_UNCONFIRMED = "the broker does not confirm what it sends to executors"
+    CANARY_AWAY = "its messages to itself do not come back"
+    CLOCK_JUMPS = "the clock of the database jumps"
+    REPORTS_UNREAD = "it cannot read reports: their queue cannot be reached"
 
     # -- how a scheduler ended a run ----------------------------------------------------------
 

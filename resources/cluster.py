@@ -74,7 +74,9 @@ class Scheduler(msgspec.Struct, kw_only=True, frozen=True):
     """A scheduler.
 
     `failing` are the roles whose last round failed; `rejected` the executors, as APP/ADDRESS, whose
-    heartbeats have lately had no valid signature; `mails` is whether it sends e-mails.
+    heartbeats have lately had no valid signature; `mails` is whether it sends e-mails. `ailments`
+    are its problems; with any but `reports`, it declares no executor offline. `unreachable` are the
+    executors that get nothing from it, as their queues cannot be reached.
     """
 
     node: str
@@ -85,6 +87,9 @@ class Scheduler(msgspec.Struct, kw_only=True, frozen=True):
     failing: list[str]
     rejected: list[str]
     mails: bool
+    # older APIs do not say these two
+    ailments: list[str] = []
+    unreachable: list[str] = []
 
 
 class Pause(msgspec.Struct, kw_only=True, frozen=True):

@@ -90,7 +90,8 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
     """A run; a deleted job's has no `job`.
 
     `result` is what the handler returned; `progress` is the last that it reported; `waits_for` are
-    the full limits that it waits for, each with who holds it. `script_version` is the id of the
+    the full limits that it waits for, each with who holds it, and executors whose queues cannot be
+    reached. `script_version` is the id of the
     version of its script, and `script_number` its number, null if it is no longer kept.
     """
 

@@ -48,7 +48,14 @@ from warren.scheduler.executor_commands import CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.load_recorder import LoadRecorder
-from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY, Presence
+from warren.scheduler.membership.presence import (
+    ISSUES_KEY,
+    MAILS_KEY,
+    REJECTED_KEY,
+    UNREACHABLE_KEY,
+    UNREACHABLE_LIMIT,
+    Presence,
+)
 from warren.scheduler.membership.registrar import ExecutorQueues, Registrar
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
@@ -432,10 +439,13 @@ class Roles:
             load=lambda: {
                 "failing": self.failing_roles,
                 REJECTED_KEY: self.presence.rejected(),
+                ISSUES_KEY: self.self_health.issues(),
+                UNREACHABLE_KEY: self._unreachable(),
                 MAILS_KEY: (self._options.alarms or AlarmPolicy()).mail_server is not None,
                 ZONE_KEY: self._options.timezone,
             },
             are_stalled=lambda: self.confirmations.are_stalled,
+            are_reports_read=lambda: opened.reports.is_ready,
         )
         self.presence = Presence(
             context=self.context,
@@ -446,6 +456,10 @@ class Roles:
             accounts=self._accounts,
             on_canary=self.self_health.hear_canary,
         )
+
+    def _unreachable(self) -> list[str]:
+        """Return the executors that get nothing from this scheduler, as APP/ADDRESS."""
+        return ["/".join(place) for place in self.roster.unreachable()][:UNREACHABLE_LIMIT]
 
     def _make_sending(self) -> None:
         def note_unreachable(app: str, address: str) -> None:

@@ -83,6 +83,7 @@ COMMANDS = {
     "logout": ("warren.command_line.login", "logout", "Forget what `warren login` has stored."),
     "secrets": ("warren.command_line.secrets", "secrets", "Print apps' keys."),
     "db": ("warren.command_line.db", "db", "Create or upgrade the tables."),
+    "broker": ("warren.command_line.broker", "broker", "Change the queues of RabbitMQ."),
     "check": (
         "warren.command_line.check",
         "check",

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from warren.broker import topology
+from warren.broker.transport import Queue
 from warren.errors import CommandError
 from warren.scheduler.app_names import nearest_name
 from warren.scheduler.problems import lookup_problem
@@ -43,6 +45,16 @@ def open_database(settings: Settings, *, for_writing: bool = False) -> Iterator[
 def now_ms(database: Database) -> int:
     """Return the database's clock in epoch milliseconds."""
     return database.read(database_now_ms)
+
+
+def durable_queues(database: Database) -> list[Queue]:
+    """Return the queues that outlive processes: of reports, and of the runs of each executor."""
+    rows, gone = database.read(
+        lambda session: (presence.listing(session, presence.EXECUTOR), presence.read(session))
+    )
+    places = {(row.app, row.address) for row in rows} | set(gone)
+    runs = [topology.run_queue(app, address) for app, address in sorted(places)]
+    return [topology.callback_queue(), *runs]
 
 
 def registrations(

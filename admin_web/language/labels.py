@@ -16,6 +16,7 @@ from warren.broker.messages import HealthIssue
 from warren.broker.reasons import Fact, Reason, Words
 from warren.broker.stored_reasons import from_json
 from warren.scheduler.commands.reruns import Outcome
+from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import Code, FieldName, Problem, Word
 from warren.scheduler.views.flow_view import NodeState
 from warren.sql.accounts.users import Role
@@ -152,6 +153,8 @@ PROCESS = {
 }
 #: Problems that executors report about themselves.
 HEALTH_ISSUE = {issue.lower(): issue.why() for issue in HealthIssue}
+#: Likewise for schedulers.
+SELF_ISSUE = {issue.value: issue.why() for issue in SelfIssue}
 #: The state of a disabled user.
 DISABLED = State(lazy_gettext("disabled"), "warn", "minus")
 ROLE = {

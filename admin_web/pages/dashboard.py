@@ -27,7 +27,13 @@ from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.reading import calendars_for, read_schedule
 from warren.scheduler.schedules.schedule import ScheduleFacts, calendar_of
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendar, Calendars
-from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.scheduler.views.process_view import (
+    ExecutorView,
+    NodeView,
+    executor_views,
+    node_view,
+    schedulers_view,
+)
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.job_rows import ScheduledJob
@@ -156,7 +162,12 @@ class OverviewReader:
             jobs=jobs,
             enabled=enabled,
             today=day_reports.of_days(session, apps, today, today).get(today),
-            executors=executor_views(dashboard.executors(session, apps), {}, now_ms),
+            executors=executor_views(
+                dashboard.executors(session, apps),
+                {},
+                now_ms,
+                unreachable=schedulers_view(schedulers, now_ms).unreachable,
+            ),
             schedulers=[node_view(row, now_ms) for row in schedulers],
             is_broker_up=self._services.is_broker_up(),
             running=dashboard.running(session, apps, limit=LINES),

@@ -31,6 +31,7 @@ from warren.scheduler.views.process_view import (
     executor_views,
     node_view,
     read_catalogues,
+    read_schedulers,
 )
 from warren.sql.epochs import all_epochs
 from warren.sql.instants import DAY_MS
@@ -201,7 +202,9 @@ class ExecutorPages:
         lists = apps.listed_by_name(session, known.app_ids)
         ids = {f"{row.app}/{row.address}": row.id for row in rows}
         catalogues = read_catalogues(session, rows)
-        return executor_views(rows, lists, self._services.now_ms(), catalogues), ids
+        now_ms = self._services.now_ms()
+        away = read_schedulers(session, now_ms).unreachable
+        return executor_views(rows, lists, now_ms, catalogues, away), ids
 
 
 def _order(form: ExecutorFilterForm) -> str:

@@ -19,7 +19,16 @@ from warren.admin_web.language.labels import HEALTH_ISSUE
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.scheduler.actor import Right
-from warren.scheduler.views.process_view import ExecutorView, NodeView, executor_views, node_view
+from warren.scheduler.membership.self_health import SelfIssue
+from warren.scheduler.views.process_view import (
+    ExecutorView,
+    NodeView,
+    SchedulersView,
+    executor_views,
+    node_view,
+    read_schedulers,
+    schedulers_view,
+)
 from warren.sql.alarms import alarm_listing
 from warren.sql.alarms import incidents as incidents_table
 from warren.sql.errors import DatabaseUnavailable
@@ -35,7 +44,7 @@ from warren.sql.metrics.counts import (
 )
 from warren.sql.registry import pauses, presence, uptimes
 from warren.sql.registry.pauses import ShownPause
-from warren.sql.registry.presence import ProcessState, state
+from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import FINAL
 from warren.sql.runs import due_runs
 from warren.sql.runs.queries import in_flight
@@ -66,12 +75,24 @@ class MetricsCollector(Collector):
     def _state(self) -> Iterator[GaugeMetricFamily]:
         read, now_ms = self._services.database.read, self._services.now_ms()
         rows = read(lambda session: dashboard.executors(session, None))
-        executors = executor_views(rows, {}, now_ms)
         nodes = read(lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER))
         schedulers = [node_view(row, now_ms) for row in nodes]
+        away = schedulers_view(nodes, now_ms).unreachable
+        executors = executor_views(rows, {}, now_ms, unreachable=away)
         yield _by_state("warren_executors", "Executors by state.", executors)
-        yield _by_health_issue(executors)
+        yield _by_ailment(
+            "warren_executors_ailing",
+            "Online executors that have a problem.",
+            executors,
+            HEALTH_ISSUE,
+        )
         yield _by_state("warren_schedulers", "Schedulers by state.", schedulers)
+        yield _by_ailment(
+            "warren_schedulers_ailing",
+            "Online schedulers that report a problem of their own.",
+            schedulers,
+            SelfIssue,
+        )
         jobs, enabled = read(lambda session: dashboard.job_counts(session, None))
         yield _gauge("warren_jobs", "Jobs.", jobs)
         yield _gauge("warren_jobs_enabled", "Jobs whose schedule fires.", enabled)
@@ -121,16 +142,17 @@ def _by_state(
     return family
 
 
-def _by_health_issue(executors: Iterable[ExecutorView]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(
-        "warren_executors_ailing",
-        "Online executors that report a problem of their own.",
-        labels=["ailment"],
-    )
+def _by_ailment(
+    name: str,
+    words: str,
+    processes: Iterable[ExecutorView | NodeView],
+    ailments: Iterable[str],
+) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, words, labels=["ailment"])
     counts = Counter(
-        name for executor in executors if executor.is_online for name in executor.ailments
+        ailment for process in processes if process.is_online for ailment in process.ailments
     )
-    for known in HEALTH_ISSUE:
+    for known in ailments:
         family.add_metric([known], counts.get(known, 0))
     return family
 
@@ -246,7 +268,9 @@ class HealthPages:
         """Return 200 if database, broker and a scheduler are available, else 503."""
         state = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
         try:
-            state["schedulers"] = self._is_scheduled()
+            schedulers = self._schedulers()
+            state["schedulers"] = schedulers.are_online
+            state["broker"] = state["broker"] and not schedulers.is_stalled
         except DatabaseUnavailable:
             state["database"] = state["schedulers"] = False
         is_well = all(state.values())
@@ -262,9 +286,6 @@ class HealthPages:
             abort(403)
         return Response(self._metrics.text(), content_type=self._metrics.content_type)
 
-    def _is_scheduled(self) -> bool:
+    def _schedulers(self) -> SchedulersView:
         now_ms = self._services.now_ms()
-        registrations = self._services.database.read(
-            lambda session: presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-        )
-        return any(state(row, now_ms).is_online for row in registrations)
+        return self._services.database.read(lambda session: read_schedulers(session, now_ms))

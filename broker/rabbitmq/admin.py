@@ -37,9 +37,9 @@ log = structlog.get_logger()
 
 _LOST = ConnectionError("connection lost")
 #: What RabbitMQ says of a queue that exists as a classic one, or as a quorum queue.
-_OTHER_KIND = re.compile("inequivalent arg 'x-(queue-type|delivery-limit)'")
+OTHER_KIND = re.compile("inequivalent arg 'x-(queue-type|delivery-limit)'")
 #: What RabbitMQ says of a classic queue whose node is down; its code is that of a missing queue.
-_NODE_DOWN = re.compile(r"is down or inaccessible|is stopped by supervisor")
+NODE_DOWN = re.compile(r"is down or inaccessible|is stopped by supervisor")
 
 
 class NotFound(Exception):
@@ -171,7 +171,7 @@ class Asker:
 
 def _translate(what: str, error: Any) -> Exception:
     text = f"{what}: {error.reply_text}"
-    if _NODE_DOWN.search(error.reply_text):
+    if NODE_DOWN.search(error.reply_text):
         return QueueUnavailable(text)
     if error.reply_code == NOT_FOUND:
         return NotFound(text)
@@ -245,7 +245,7 @@ class AmqpAdmin:
         try:
             self._declare(queues)
         except TopologyError as error:
-            if not _OTHER_KIND.search(str(error)):
+            if not OTHER_KIND.search(str(error)):
                 raise
             for queue in queues:
                 self._declare_as_it_is(queue)
@@ -255,7 +255,7 @@ class AmqpAdmin:
         try:
             self._declare([queue])
         except TopologyError as error:
-            if not _OTHER_KIND.search(str(error)):
+            if not OTHER_KIND.search(str(error)):
                 raise
             self._declare([replace(queue, quorum=not queue.quorum)])
             if queue.quorum:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import structlog
 from sqlalchemy.orm import Session
 
+from warren.broker.messages import HealthIssue
 from warren.scheduler.alarms.events import (
     Absence,
     AlarmTargets,
@@ -172,6 +173,8 @@ class HealthIssueWatch:
             if address in boots:
                 names = tuple(str(issue).lower() for issue in issues)
                 yield address, (app, boots[address], names)
+        for (_, address), boot_id in self._roster.unreachable(app).items():
+            yield address, (app, boot_id or address, (HealthIssue.QUEUE.lower(),))
 
     def _alarms(self, app: WaitingApp, address: str, case: _Case, now_ms: int) -> list[NewAlarm]:
         _, boot_id, issues = case

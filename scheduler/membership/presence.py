@@ -36,6 +36,11 @@ from warren.sql.registry import presence
 BATCH = 500
 #: Its place in a scheduler's registered load.
 REJECTED_KEY = "rejected"
+#: The problems of this scheduler, and the executors whose queues it cannot reach, likewise.
+ISSUES_KEY = "ailments"
+UNREACHABLE_KEY = "unreachable"
+#: How many executors a registration names.
+UNREACHABLE_LIMIT = 1_000
 #: Whether this scheduler sends e-mails, in its registration.
 MAILS_KEY = "mails"
 #: For how long, and for how many executors, wrong signatures are reported: anyone may send some.

@@ -5,11 +5,13 @@ Its registration also has the cluster's time zone, which applies to days and to 
 
 import json
 from collections.abc import Callable, Mapping
+from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
 from warren.broker import topology
 from warren.broker.messages import Canary
+from warren.broker.reasons import Why
 from warren.broker.signing import NO_APP, Direction, Sealer
 from warren.broker.transport import Batch, Confirm, Publisher
 from warren.scheduler.membership.roster import Roster
@@ -79,6 +81,34 @@ def _read(session: Session) -> str | None:
     return zone_in(last.load) if last is not None else None
 
 
+class SelfIssue(StrEnum):
+    """What keeps a scheduler from judging executors, or from storing their reports."""
+
+    BROKER = "broker"
+    UNCONFIRMED = "unconfirmed"
+    CANARY = "canary"
+    CLOCK = "clock"
+    REPORTS = "reports"
+
+    @property
+    def why(self) -> Why:
+        """The reason that describes it."""
+        return _REASONS[self]
+
+    @property
+    def stops_sending(self) -> bool:
+        """Whether runs that such a scheduler sends may not arrive."""
+        return self in {SelfIssue.BROKER, SelfIssue.UNCONFIRMED}
+
+
+_REASONS = {
+    SelfIssue.BROKER: Why.BROKER_AWAY,
+    SelfIssue.UNCONFIRMED: Why.SENT_UNCONFIRMED,
+    SelfIssue.CANARY: Why.CANARY_AWAY,
+    SelfIssue.CLOCK: Why.CLOCK_JUMPS,
+    SelfIssue.REPORTS: Why.REPORTS_UNREAD,
+}
+
 #: How often a scheduler renews its registration.
 BEAT_SECONDS = 0.5
 #: How often a canary is sent, the greatest age of the last one that returned, and how many are
@@ -98,6 +128,7 @@ class SelfHealth:
         load: returns what the registration says about this scheduler, such as its failing roles.
         are_stalled: returns whether the broker leaves triggers unconfirmed; the canary may work
             meanwhile, on the one node of a cluster that this scheduler reaches.
+        are_reports_read: returns whether this scheduler gets the reports of executors.
 
     """
 
@@ -111,6 +142,7 @@ class SelfHealth:
         roster: Roster,
         load: Callable[[], Mapping[str, object]],
         are_stalled: Callable[[], bool],
+        are_reports_read: Callable[[], bool],
     ) -> None:
         self._context = context
         self._boot_id = boot_id
@@ -119,6 +151,8 @@ class SelfHealth:
         self._roster = roster
         self._load = load
         self._are_stalled = are_stalled
+        self._are_reports_read = are_reports_read
+        self._began_at = context.monotonic()
         self._number = 0
         self._canary_sent_at = float("-inf")
         self._on_their_way: dict[int, float] = {}
@@ -166,6 +200,20 @@ class SelfHealth:
             and self._context.clock.is_steady
             and not self._are_stalled()
         )
+
+    def issues(self) -> list[SelfIssue]:
+        """Return what is wrong with this scheduler's connections and clock, for people."""
+        now = self._context.monotonic()
+        is_connected = self._publisher.is_ready
+        proven_at = max(self._proven_at, self._began_at)
+        wrong = {
+            SelfIssue.BROKER: not is_connected,
+            SelfIssue.UNCONFIRMED: self._are_stalled(),
+            SelfIssue.CANARY: is_connected and now - proven_at > CANARY_AGE_SECONDS,
+            SelfIssue.CLOCK: not self._context.clock.is_steady,
+            SelfIssue.REPORTS: is_connected and not self._are_reports_read(),
+        }
+        return [issue for issue, is_so in wrong.items() if is_so]
 
     def _beat(self, now_ms: int) -> presence.Beat:
         return presence.Beat(

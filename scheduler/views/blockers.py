@@ -18,13 +18,14 @@ from warren.scheduler.routing import routes
 from warren.scheduler.routing.routes import Route, RouteRequest
 from warren.scheduler.views.process_view import (
     ExecutorView,
+    SchedulersView,
     executor_views,
-    node_view,
     read_catalogues,
+    read_schedulers,
 )
 from warren.sql.instants import iso
 from warren.sql.listings import app_listing, dashboard
-from warren.sql.registry import apps, pauses, presence
+from warren.sql.registry import apps, pauses
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState
 
@@ -47,6 +48,7 @@ class Blockers:
     executors: Sequence[ExecutorView]
     started_apps: Collection[str]
     format_time: Callable[[int], str | None]
+    is_stalled: bool = False
 
     def of_executor(
         self, executor_view: ExecutorView, started: Mapping[int, str] | None = None
@@ -110,6 +112,8 @@ class Blockers:
     def of_cluster(self) -> list[Reason]:
         """Return why nothing at all is sent."""
         reasons = [] if self.has_scheduler else [Why.NO_SCHEDULER_ONLINE()]
+        if self.is_stalled:
+            reasons.append(Why.NOTHING_CONFIRMED())
         return reasons + [self._of_pause(pause) for pause in self.pauses if pause.app is None]
 
     def _of_app(self, app: str) -> list[Reason]:
@@ -168,10 +172,15 @@ class Blockers:
         ]
 
 
-def of_cluster(held: Sequence[ShownPause], *, has_scheduler: bool) -> list[Reason]:
+def of_cluster(held: Sequence[ShownPause], schedulers: SchedulersView) -> list[Reason]:
     """Return why nothing at all is sent; `held` are the pauses in force."""
     return Blockers(
-        has_scheduler=has_scheduler, pauses=held, executors=(), started_apps=(), format_time=iso
+        has_scheduler=schedulers.are_online,
+        pauses=held,
+        executors=(),
+        started_apps=(),
+        format_time=iso,
+        is_stalled=schedulers.is_stalled,
     ).of_cluster()
 
 
@@ -186,16 +195,18 @@ def read(
 
     `format_time` writes the instants in the reasons.
     """
-    schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+    schedulers = read_schedulers(session, now_ms)
     rows = dashboard.executors(session, app_ids)
     return Blockers(
-        has_scheduler=any(node_view(row, now_ms).is_online for row in schedulers),
+        has_scheduler=schedulers.are_online,
+        is_stalled=schedulers.is_stalled,
         pauses=pauses.in_force(session, now_ms, app_ids),
         executors=executor_views(
             rows,
             apps.listed_by_name(session, app_ids),
             now_ms,
             read_catalogues(session, rows),
+            schedulers.unreachable,
         ),
         started_apps=app_listing.with_started_jobs(session, app_ids),
         format_time=format_time,

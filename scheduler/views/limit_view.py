@@ -1,10 +1,10 @@
-"""Limits as shown to users: how full they are, who holds them, and which runs wait for them.
+"""Limits as shown to users: how full they are, who holds them, and what runs wait for.
 
 What belongs to apps that a user may not see is counted, but not named.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
@@ -14,10 +14,13 @@ from warren.resources.limits import Limit, LimitedJob, LimitHolder
 from warren.scheduler.actor import Actor
 from warren.scheduler.limits.room import LimitState
 from warren.scheduler.limits.specs import stored_uses
+from warren.scheduler.views.process_view import executor_views, read_schedulers
 from warren.sql.limits import holds, limits, usage
 from warren.sql.limits.limits import LimitedJob as LimitedJobRow
 from warren.sql.limits.usage import HoldingRun
+from warren.sql.listings import dashboard
 from warren.sql.models.job_tables import Scope
+from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import due_runs
 from warren.sql.runs.run_rows import DetailedRun
@@ -99,8 +102,50 @@ def may_wait(run: DetailedRun, now_ms: int) -> bool:
 def waits_for(
     session: Session, runs: Iterable[DetailedRun], actor: Actor, *, now_ms: int
 ) -> dict[int, list[Reason]]:
-    """Return the full limits that runs wait for, by run; runs that wait for none are left out."""
-    waiting = [run for run in runs if may_wait(run, now_ms)]
+    """Return what runs wait for, by run: full limits, queues that cannot be reached, the broker.
+
+    Runs that wait for none are left out.
+    """
+    due = [run for run in runs if run.status == RunStatus.PLANNED and run.due_at <= now_ms]
+    if not due:
+        return {}
+    reasons = defaultdict(list, _full_limits(session, due, actor, now_ms))
+    for run_id, reason in _of_broker(session, due, now_ms):
+        reasons[run_id].append(reason)
+    return dict(reasons)
+
+
+def _of_broker(
+    session: Session, due: Iterable[DetailedRun], now_ms: int
+) -> Iterator[tuple[int, Reason]]:
+    """Yield the runs that are held back because the broker does not get messages to executors."""
+    schedulers = read_schedulers(session, now_ms)
+    if schedulers.is_stalled:
+        yield from ((run.id, Why.WAITS_FOR_BROKER()) for run in due)
+    elif schedulers.unreachable:
+        executors = executor_views(
+            dashboard.executors(session, None),
+            {},
+            now_ms,
+            unreachable=schedulers.unreachable,
+        )
+        alive = [each for each in executors if each.state is ProcessState.ALIVE]
+        for run in due:
+            wanted = run.wanted_addresses.split(",") if run.wanted_addresses else ()
+            meant = [
+                each
+                for each in alive
+                if each.app == run.app and (not wanted or each.address in wanted)
+            ]
+            if meant and all(each.key in schedulers.unreachable for each in meant):
+                names = ", ".join(each.address for each in meant[:NAMED])
+                yield run.id, Why.WAITS_FOR_QUEUES(addresses=names)
+
+
+def _full_limits(
+    session: Session, due: Iterable[DetailedRun], actor: Actor, now_ms: int
+) -> dict[int, list[Reason]]:
+    waiting = [run for run in due if may_wait(run, now_ms)]
     if not waiting:
         return {}
     names = {use.name for run in waiting for use in stored_uses(run.limits)}

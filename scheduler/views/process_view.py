@@ -11,13 +11,19 @@ from sqlalchemy.orm import Session
 
 from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
-from warren.broker.messages import Catalogue
+from warren.broker.messages import Catalogue, HealthIssue
 from warren.resources.cluster import Blocker, Executor, Handler, Pause, Scheduler
 from warren.resources.instant import Instant
-from warren.scheduler.membership.presence import MAILS_KEY, REJECTED_KEY
+from warren.scheduler.membership.presence import (
+    ISSUES_KEY,
+    MAILS_KEY,
+    REJECTED_KEY,
+    UNREACHABLE_KEY,
+)
 from warren.scheduler.membership.registration import stored_load
+from warren.scheduler.membership.self_health import SelfIssue
 from warren.sql.models import Registration
-from warren.sql.registry import catalogues
+from warren.sql.registry import catalogues, presence
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState, health_issues, state
 
@@ -43,6 +49,7 @@ def pause_of(pause: ShownPause) -> Pause:
     )
 
 
+_QUEUE = HealthIssue.QUEUE.lower()
 #: The address lists of apps, by app name; apps without a list are absent.
 Lists = Mapping[str, tuple[str, ...]]
 
@@ -88,7 +95,9 @@ class NodeView(NamedTuple):
     """A scheduler or a console.
 
     `failing` are the roles whose last round failed; `rejected` the executors, as APP/ADDRESS, whose
-    heartbeats have lately had no valid signature; `mails` is whether it sends e-mails.
+    heartbeats have lately had no valid signature; `mails` is whether it sends e-mails. `ailments`
+    are the names of its problems; `unreachable` the executors that get nothing from it, as their
+    queues cannot be reached.
     """
 
     node: str
@@ -99,6 +108,8 @@ class NodeView(NamedTuple):
     failing: tuple[str, ...]
     rejected: tuple[str, ...]
     mails: bool
+    ailments: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
 
     @property
     def is_online(self) -> bool:
@@ -121,12 +132,17 @@ def executor_views(
     lists: Lists,
     now_ms: int,
     known: Mapping[str, Catalogue] = MappingProxyType({}),
+    unreachable: Collection[str] = (),
 ) -> list[ExecutorView]:
     """Return executors sorted by app and address, including those that are only listed.
 
-    `known` is what `read_catalogues` returned, if the caller needs it.
+    `known` is what `read_catalogues` returned, if the caller needs it; `unreachable` are those that
+    no scheduler reaches, as APP/ADDRESS.
     """
-    views = {(row.app, row.address): executor_view(row, now_ms, lists, known) for row in rows}
+    views = {
+        (row.app, row.address): executor_view(row, now_ms, lists, known, unreachable)
+        for row in rows
+    }
     for app, addresses in lists.items():
         for address in addresses:
             row = Registration(app=app, address=address, boot_id="", boot_at=0, beat_at=0)
@@ -139,6 +155,7 @@ def executor_view(
     now_ms: int,
     lists: Lists,
     known: Mapping[str, Catalogue] = MappingProxyType({}),
+    unreachable: Collection[str] = (),
 ) -> ExecutorView:
     """Return what users see of a registered executor; `known` are catalogues by fingerprint."""
     load, listed = stored_load(row), lists.get(row.app)
@@ -152,7 +169,10 @@ def executor_view(
         boot_at=row.boot_at,
         beat_at=row.beat_at,
         draining=bool(row.draining),
-        ailments=tuple(health_issues(load)),
+        ailments=(
+            *health_issues(load),
+            *((_QUEUE,) if f"{row.app}/{row.address}" in unreachable else ()),
+        ),
         slots=_number(load, "slots"),
         running=_number(load, "running"),
         waiting=_number(load, "waiting"),
@@ -210,7 +230,38 @@ def node_view(row: Registration, now_ms: int) -> NodeView:
         failing=_words(load, "failing"),
         rejected=_words(load, REJECTED_KEY),
         mails=load.get(MAILS_KEY) is True,
+        ailments=_words(load, ISSUES_KEY),
+        unreachable=_words(load, UNREACHABLE_KEY),
     )
+
+
+class SchedulersView(NamedTuple):
+    """What all online schedulers say; `unreachable` are the executors that none of them reaches.
+
+    `is_stalled`: no run arrives, as the broker confirms nothing that any of them sends.
+    """
+
+    are_online: bool
+    is_stalled: bool
+    unreachable: frozenset[str]
+
+
+def schedulers_view(rows: Iterable[Registration], now_ms: int) -> SchedulersView:
+    """Return what the schedulers with these registrations say together."""
+    online = [node for row in rows if (node := node_view(row, now_ms)).is_online]
+    stopping = {issue for issue in SelfIssue if issue.stops_sending}
+    return SchedulersView(
+        are_online=bool(online),
+        is_stalled=bool(online) and all(stopping & {*node.ailments} for node in online),
+        unreachable=frozenset.intersection(*(frozenset(node.unreachable) for node in online))
+        if online
+        else frozenset(),
+    )
+
+
+def read_schedulers(session: Session, now_ms: int) -> SchedulersView:
+    rows = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+    return schedulers_view(rows, now_ms)
 
 
 def living_handlers(executors: Iterable[ExecutorView]) -> dict[str, set[str]]:

@@ -22,7 +22,7 @@ _SAME = tuple(
 
 
 def run_of(run: DetailedRun, waits_for: Sequence[str] = ()) -> Run:
-    """Return a run; `waits_for` are the full limits that it waits for."""
+    """Return a run; `waits_for` is what it waits for."""
     return Run(**run_fields(run, waits_for))
 
 

@@ -11,6 +11,7 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.rabbitmq_cluster import RabbitCluster
 from warren.sql.registry import presence
+from warren.sql.run_status import RunStatus
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +55,33 @@ def test_runs_go_on_without_the_node_that_executors_are_connected_to(
     finally:
         brokers.nodes[0].start()
         eventually(brokers.is_whole)
+    deployment.assert_sound()
+
+
+def test_runs_for_a_classic_queue_wait_for_its_node_and_say_so(
+    brokers: RabbitCluster, deployment: Deployment
+) -> None:
+    deployment.env["WARREN_QUORUM"] = "false"
+    deployment.await_schedulers(deployment.scheduler())
+    deployment.await_executors(deployment.executor())
+    deployment.job("hello", handler="noop")
+    deployment.await_success(deployment.trigger("hello"))
+
+    brokers.nodes[0].kill()
+    try:
+        eventually(lambda: "problems: queue" in deployment.warren("executors", "list"), 60.0)
+        run_id = deployment.trigger("hello")
+        eventually(
+            lambda: (
+                "queues cannot be reached (one)" in deployment.warren("runs", "show", str(run_id))
+            ),
+            60.0,
+        )
+        assert deployment.status(run_id) == RunStatus.PLANNED
+    finally:
+        brokers.nodes[0].start()
+        eventually(brokers.is_whole)
+    deployment.await_success(run_id)
     deployment.assert_sound()
 
 

@@ -219,7 +219,13 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
         words = check_secret(settings)
         return words if is_embedded(settings) else server_checks.check_secret(settings, words)
 
+    def broker() -> str:
+        words = check_broker(settings, inside_up=inside_up)
+        is_apart = settings.broker_url not in (None, MEMORY_BROKER)
+        return words + server_checks.look_at_queues(settings) if is_apart else words
+
     return _of_host(settings, inside_up=inside_up) | {
+        "broker": broker,
         "database": lambda: server_checks.check_database(settings),
         "secret": secret,
         "mail server": lambda: server_checks.check_mail_server(settings),

@@ -217,15 +217,22 @@ def list_schedulers(settings: Settings, as_json: bool) -> None:
         return
     lines = [scheduler_line(node, now_ms) for node in nodes]
     print_table(SCHEDULER_HEADERS, lines, nothing="no scheduler has registered")
+    for node in nodes:
+        if node.unreachable and node.state == "alive":
+            print_line(f"{node.node} cannot reach the queues of {', '.join(node.unreachable)}")
+    for reason in cluster.blocked_by:
+        print_line(f"no new runs start: {reason.message}")
     for pause in cluster.pauses:
         print_line(_pause_line(pause, settings.zone, now_ms))
 
 
 def scheduler_line(node: Scheduler, now_ms: int) -> tuple[str, ...]:
     """Return a scheduler as a row of a table with `SCHEDULER_HEADERS`."""
+    is_ill = node.ailments and node.state == "alive"
     return (
         node.node,
-        _STATE_WORDS.get(node.state, node.state),
+        _STATE_WORDS.get(node.state, node.state)
+        + (f", problems: {', '.join(node.ailments)}" if is_ill else ""),
         shown_ago(node.boot_at, now_ms).removesuffix(" ago"),
         shown_ago(node.beat_at, now_ms),
     )

@@ -4,7 +4,7 @@ import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
-from warren.database_access import open_database, registrations
+from warren.database_access import durable_queues, open_database, registrations
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
@@ -17,6 +17,7 @@ from warren.sql.jobs import job_names
 from warren.sql.registry import cluster, presence
 from warren.sql.registry.presence import ProcessState, is_of_host, state
 from warren.sql.schema import version
+from warren.wiring.processes import broker_settings
 
 _ANSWER_SECONDS = 10.0
 #: Names of jobs that are looked at, and that a line names.
@@ -51,6 +52,34 @@ def check_secret(settings: Settings, words: str) -> str:
             "give them what `warren secrets app NAME` prints"
         )
     return f"{words}, the cluster's" if known else words
+
+
+def look_at_queues(settings: Settings) -> str:
+    """Return what is unwise about the queues on RabbitMQ, to be added to a line; empty if nothing.
+
+    A queue that cannot be looked at is left out, as are policies that cannot be listed, which is
+    said.
+    """
+    # Imported here, as for the check of the broker: pika is slow to load.
+    from warren.broker.rabbitmq import management, queue_kinds  # noqa: PLC0415
+
+    words = []
+    at = broker_settings(settings)
+    if settings.wants_quorum:
+        with open_database(settings) as database:
+            queues = durable_queues(database)
+        with queue_kinds.open_kinds(at) as kinds:
+            classic = kinds.classic(queues)
+        if classic:
+            words.append(
+                f"classic queues, which a node takes with it when it dies: {len(classic)}, such as "
+                f"{classic[0]}; to change them: warren broker migrate-queues"
+            )
+    try:
+        words += management.policies(at.urls[0], ca_file=at.ca_file)
+    except management.Unanswered as error:
+        words.append(f"policies not checked: {error}")
+    return "".join(f"; {each}" for each in words)
 
 
 def check_mail_server(settings: Settings) -> str:

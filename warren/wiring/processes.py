@@ -130,5 +130,11 @@ def connect_broker(settings: Settings) -> Transport:
     # Imported here because `warren up` needs neither pika nor its 10 MB.
     from warren.broker.rabbitmq.transport import connect  # noqa: PLC0415
 
-    urls = tuple(url.strip() for url in (settings.broker_url or "").split(","))
-    return connect(BrokerSettings(urls=urls))
+    return connect(broker_settings(settings))
+
+
+def broker_settings(settings: Settings) -> BrokerSettings:
+    """Return where RabbitMQ is, by the settings."""
+    return BrokerSettings(
+        urls=tuple(each.strip() for each in (settings.broker_url or "").split(","))
+    )

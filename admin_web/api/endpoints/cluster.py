@@ -25,6 +25,7 @@ from warren.scheduler.views.process_view import (
     pause_facts,
     pause_of,
     scheduler_of,
+    schedulers_view,
 )
 from warren.sql.listings import app_listing, job_search
 from warren.sql.models import Registration
@@ -106,13 +107,14 @@ class ClusterEndpoints:
         held = self._services.database.read(
             lambda session: pauses.in_force(session, now_ms, call.actor.app_ids)
         )
-        alive = sum(node_view(row, now_ms).is_online for row in self._nodes())
+        nodes = self._nodes()
+        alive = sum(node_view(row, now_ms).is_online for row in nodes)
         paused = next((pause for pause in held if pause.app is None), None)
         return Cluster(
             paused=paused is not None,
             **pause_facts(paused),
             schedulers_alive=alive,
-            blocked_by=_reasons(blockers.of_cluster(held, has_scheduler=alive > 0)),
+            blocked_by=_reasons(blockers.of_cluster(held, schedulers_view(nodes, now_ms))),
             pauses=[pause_of(pause) for pause in held],
         )
 

@@ -48,6 +48,7 @@ _ADVICE = {
     HealthIssue.DISK: "the logs of runs stop until more than WARREN_LOG_RESERVE is free",
     HealthIssue.CONTACT: "it starts nothing until the broker confirms its heartbeats",
     HealthIssue.REPORTS: "it starts nothing until the broker takes them",
+    HealthIssue.QUEUE: "it gets no runs; the warning queue_not_declared of a scheduler says why",
     HealthIssue.SPARES: "runs start without them; the warning spares_failed in its log says why",
     HealthIssue.ADDRESS: "it gets nothing until then",
 }
@@ -234,7 +235,7 @@ def _return(news: Return, context: MessageContext) -> tuple[str, str]:
 @_words.register
 def _unhealthy(news: Unhealthy, _context: MessageContext) -> tuple[str, str]:
     lines = [
-        f"Executor {news.address} of app {news.app} has reported trouble for {news.seconds} s:",
+        f"Executor {news.address} of app {news.app} has had trouble for {news.seconds} s:",
         *(f"- {_trouble(issue)}" for issue in news.health_issues),
         "Routes skip it while another executor of the app is healthy.",
     ]

@@ -823,6 +823,17 @@ class TestHealthIssues:
             "boss@example.com: [warren] reports: executor exec-1 reports trouble: journal, disk"
         )
 
+    def test_a_queue_that_cannot_be_reached_is_told(self, watching: "Watching") -> None:
+        watching.desk.job()
+        watching.executor_beats()
+
+        for _ in range(3):
+            watching.roster.set_reachable("reports", "exec-1", is_reachable=False)
+            watching.report(seconds=6)
+
+        [line] = watching.told()
+        assert line.endswith("reports: executor exec-1 reports trouble: queue")
+
     def test_what_passes_by_itself_is_not_told(self, watching: "Watching") -> None:
         watching.desk.job()
 

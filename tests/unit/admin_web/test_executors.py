@@ -298,6 +298,19 @@ class TestSchedulers:
 
         assert page.count("a/b, pay/one") == 1
 
+    def test_what_schedulers_cannot_reach_is_told(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.SCHEDULER, "node-1", '{"unreachable": ["pay/one"]}')
+        beat(database, clock, presence.SCHEDULER, "node-2", '{"ailments": ["unconfirmed"]}')
+
+        page = signed_in(app, "viewer").get("/schedulers").text
+
+        assert "node-1 cannot reach the queues of these executors" in page
+        assert "pay/one" in page
+        assert page.count("the broker does not confirm what it sends to executors") == 1
+        assert "declares no executor offline" in page
+
     def test_broker_away_and_no_scheduler_are_told(self, database: Database, clock: Clock) -> None:
         app = make_app(database, clock, is_broker_up=lambda: False)
 

@@ -173,7 +173,7 @@ class TestWords:
             (
                 UNHEALTHY,
                 "reports: executor reports-7 reports trouble: journal, disk",
-                "reported trouble for 12 s",
+                "had trouble for 12 s",
             ),
             (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 (the latest)"),
             (

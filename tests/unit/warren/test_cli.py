@@ -74,6 +74,7 @@ COMMANDS = [
     "secrets app",
     "db upgrade",
     "db restored",
+    "broker migrate-queues",
     "check",
     "audit",
 ]

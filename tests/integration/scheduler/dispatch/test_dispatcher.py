@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import update
+from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.conftest import Seat, new_still, seat_at
 from tests.support.acting import acting
@@ -18,8 +19,10 @@ from tests.support.sealed import triggers_in
 from tests.support.sql_rows import new_run, plan
 from warren.broker.errors import QueueUnavailable
 from warren.broker.messages import Heartbeat, Load, Trigger
+from warren.broker.reasons import Reason
 from warren.broker.topology import command_queue, run_queue
 from warren.broker.transport import Confirm, Delivery, Outgoing, Queue
+from warren.scheduler.actor import Actor
 from warren.scheduler.commands.triggers import AS_IT_IS
 from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch import dispatcher
@@ -31,9 +34,11 @@ from warren.scheduler.node_context import NodeContext
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS
 from warren.scheduler.routing.routes import Choice, Router, RouteRequest
 from warren.scheduler.timeouts import ClaimLimits
+from warren.scheduler.views import blockers, limit_view
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import route_memory
 from warren.sql.jobs.job_names import JobPath
+from warren.sql.listings import recent
 from warren.sql.models import Run, Uptime
 from warren.sql.registry import presence
 from warren.sql.run_status import LATE_MS, Kind, RunStatus
@@ -585,6 +590,11 @@ def test_runs_wait_for_an_executor_that_joins_while_the_node_of_its_queue_is_dow
         broken.setattr(still.connections.admin, "declare_queues", _node_is_down)
         _dispatch_past_patience(cluster, still, run_id, seat)
         assert [run.status for run in cluster.runs()] == [RunStatus.PLANNED]
+        seat()
+        assert _reasons(cluster, still, run_id) == [
+            "executors whose queues cannot be reached (one)",
+            "one is impaired: its queue at the broker cannot be reached",
+        ]
         for _ in range(30):
             seat("one")
             seat("two")
@@ -598,6 +608,22 @@ def test_runs_wait_for_an_executor_that_joins_while_the_node_of_its_queue_is_dow
     seat("one")
     dispatch(cluster, still)
     assert len(queued(still)) == 1
+    assert _reasons(cluster, still, run_id) == []
+
+
+def _reasons(cluster: Cluster, node: SchedulerNode, run_id: int) -> list[str]:
+    """Return why a run waits, and why jobs of its app get no runs, as users are told."""
+    node.self_health.run_round(cluster.now_ms())
+    now_ms = cluster.now_ms()
+
+    def read(session: Session) -> list[Reason]:
+        run = recent.run(session, run_id)
+        waits = limit_view.waits_for(session, [run], Actor(who="test"), now_ms=now_ms).get(
+            run_id, []
+        )
+        return waits + blockers.read(session, None, now_ms=now_ms).of_job(APP)
+
+    return list(map(str, cluster.database.read(read)))
 
 
 @pytest.mark.parametrize("still_options", [{"stale": -1.0}], ids=["frozen"])

@@ -75,6 +75,11 @@ def test_where_all_is_well_there_is_no_reason() -> None:
     ("blockers", "words"),
     [
         (replace(SOUND, has_scheduler=False), "no scheduler is online"),
+        (replace(SOUND, is_stalled=True), "the broker confirms nothing that schedulers send"),
+        (
+            with_executors(executor(ailments=("queue",))),
+            "its queue at the broker cannot be reached",
+        ),
         (replace(SOUND, pauses=[pause()]), "dispatch is paused until somebody resumes it"),
         (
             replace(SOUND, pauses=[pause("reports", until_at=1_800_000_000_000, reason="disk")]),

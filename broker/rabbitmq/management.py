@@ -1,0 +1,96 @@
+"""Which policies an administrator has laid over Warren's queues, by RabbitMQ's management API.
+
+AMQP does not tell them. The API answers accounts with the tag `management`, on ports of its own.
+"""
+
+import base64
+import json
+import ssl
+from collections import defaultdict
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+#: The usual ports of the API.
+PORTS = {"amqp": 15_672, "amqps": 15_671}
+_SECONDS = 3.0
+_LARGEST_BYTES = 50_000_000
+_PREFIX = "warren."
+#: What a policy can do to messages: drop, delay or divert them.
+_HARMFUL = frozenset(
+    {
+        "max-length",
+        "max-length-bytes",
+        "overflow",
+        "message-ttl",
+        "expires",
+        "delivery-limit",
+        "dead-letter-exchange",
+        "dead-letter-routing-key",
+        "dead-letter-strategy",
+    }
+)
+
+
+class Unanswered(Exception):
+    """The API does not say which policies there are; the text is why."""
+
+
+def policies(url: str, *, port: int | None = None, ca_file: str | None = None) -> list[str]:
+    """Return a line for each policy that can lose or delay messages in Warren's queues.
+
+    `url` is the broker's; its account is used. `port`: instead of the usual one.
+
+    Raises:
+        Unanswered: nothing answers there, or not to this account.
+
+    """
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for queue in _queues(url, port, ca_file):
+        name, definition = queue.get("name"), queue.get("effective_policy_definition")
+        if not str(name).startswith(_PREFIX) or not isinstance(definition, dict):
+            continue
+        if harmful := sorted(_HARMFUL & set(definition)):
+            named = [queue.get("policy"), queue.get("operator_policy")]
+            policy = " and ".join(str(one) for one in named if one)
+            found[policy, ", ".join(harmful)].append(str(name))
+    return [
+        f"policy {policy} ({keys}) applies to {min(names)}"
+        + (f" and {len(names) - 1} more" if len(names) > 1 else "")
+        for (policy, keys), names in sorted(found.items())
+    ]
+
+
+def _queues(url: str, port: int | None, ca_file: str | None) -> list[dict[str, Any]]:
+    parts = urlsplit(url)
+    port = port or PORTS[parts.scheme]
+    host = parts.hostname or "localhost"
+    link: HTTPConnection
+    if parts.scheme == "amqps":
+        trusted = ssl.create_default_context(cafile=ca_file)
+        link = HTTPSConnection(host, port, timeout=_SECONDS, context=trusted)
+    else:
+        link = HTTPConnection(host, port, timeout=_SECONDS)
+    account = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
+    vhost = quote(unquote(parts.path[1:]) or "/", safe="")
+    columns = "name,policy,operator_policy,effective_policy_definition"
+    try:
+        link.request(
+            "GET",
+            f"/api/queues/{vhost}?columns={columns}",
+            headers={"Authorization": f"Basic {base64.b64encode(account.encode()).decode()}"},
+        )
+        answer = link.getresponse()
+        if answer.status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
+            raise Unanswered(f"the API at {host}:{port} wants an account with the tag management")
+        if answer.status != HTTPStatus.OK:
+            raise Unanswered(f"{host}:{port} answers with status {answer.status}")
+        found = json.loads(answer.read(_LARGEST_BYTES))
+    except (OSError, HTTPException) as error:
+        raise Unanswered(f"no management API answers at {host}:{port}") from error
+    except ValueError as error:
+        raise Unanswered(f"{host}:{port} does not answer like a management API") from error
+    finally:
+        link.close()
+    return [queue for queue in found if isinstance(queue, dict)] if isinstance(found, list) else []
