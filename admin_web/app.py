@@ -16,6 +16,7 @@ from warren.admin_web.language import catalogues, labels
 from warren.admin_web.pages import page_groups
 from warren.admin_web.pages.conditions import ClusterConditions, ConditionPages, PausePages
 from warren.admin_web.services import ConsoleServices
+from warren.admin_web.trouble import TroubleCounts
 from warren.admin_web.url_routes import BelowPath, IdConverter, mount
 
 
@@ -45,6 +46,7 @@ def create_app(services: ConsoleServices) -> Flask:
     sign_ins = SignIns(services.database, services.now_ms)
     conditions = ConditionPages(ClusterConditions(services))
     conditions.install(app)
+    TroubleCounts(services).install(app)
     # Flask calls the first of these last, so it sees an answer as it will be sent.
     Compression(template_globals.STATIC).install(app)
     rights = mount(app, [*page_groups(services, sign_ins), conditions, PausePages(services)])

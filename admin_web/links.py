@@ -15,44 +15,139 @@ from warren.admin_web.visitors import Visitor
 from warren.scheduler.actor import Right
 
 
-@dataclass(frozen=True, slots=True)
-class MenuEntry:
-    """A line of the menu; `icon` is defined in `macros/icons.html`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MenuPage:
+    """A page of the menu; only visitors with the right may open it."""
 
     endpoint: str
-    icon: str
     text: LazyString
-    right: Right
+    right: Right = Right.VIEW
+
+    def is_here(self) -> bool:
+        """Whether this is the page, or the page above it."""
+        if request.endpoint == self.endpoint:
+            return True
+        path = url_for(self.endpoint)
+        return path != home() and here().startswith(f"{path}/")
 
 
-#: In this order, after the dashboard.
-ENTRIES = (
-    MenuEntry("jobs.index", "jobs", lazy_gettext("Jobs"), Right.VIEW),
-    MenuEntry("runs.index", "runs", lazy_gettext("Runs"), Right.VIEW),
-    MenuEntry("timeline.show", "timeline", lazy_gettext("Timeline"), Right.VIEW),
-    MenuEntry("backfills.index", "calendar", lazy_gettext("Backfills"), Right.VIEW),
-    MenuEntry("incidents.index", "incident", lazy_gettext("Incidents"), Right.VIEW),
-    MenuEntry("alarms.index", "bell", lazy_gettext("Alarms"), Right.VIEW),
-    MenuEntry("apps.index", "apps", lazy_gettext("Apps"), Right.VIEW),
-    MenuEntry("executors.index", "executors", lazy_gettext("Executors"), Right.VIEW),
-    MenuEntry("limits.index", "ledger", lazy_gettext("Limits"), Right.VIEW),
-    MenuEntry("schedulers.index", "clock", lazy_gettext("Schedulers"), Right.VIEW),
-    MenuEntry("calendars.index", "calendar", lazy_gettext("Calendars"), Right.VIEW),
-    MenuEntry("ledger.index", "ledger", lazy_gettext("Reconciliation"), Right.VIEW),
-    MenuEntry("tokens.index", "key", lazy_gettext("Tokens"), Right.VIEW),
-    MenuEntry("users.index", "people", lazy_gettext("Users"), Right.ADMINISTER),
-    MenuEntry("audit_log.show", "trail", lazy_gettext("Audit log"), Right.ADMINISTER),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MenuEntry(MenuPage):
+    """A line of the menu.
+
+    Attributes:
+        icon: defined in `macros/icons.html`.
+        kind: the kind of jobs that the list of jobs is to show.
+        beside: pages that belong to it, shown as tabs; the first one that a visitor may open is
+            where the entry leads.
+
+    """
+
+    icon: str
+    kind: str = ""
+    beside: tuple[MenuPage, ...] = ()
+
+    def pages(self, viewer: Visitor) -> list[MenuPage]:
+        """Return the pages that a visitor may open; several are shown as tabs."""
+        return [page for page in self.beside or (self,) if viewer.may(page.right)]
+
+    def url(self, viewer: Visitor) -> str:
+        """Return where the entry leads."""
+        return url_for(self.pages(viewer)[0].endpoint, kind=self.kind or None)
+
+    def is_here(self) -> bool:
+        """Whether this page, or the page above it, is one of the entry's."""
+        if request.endpoint == self.endpoint == "jobs.index":
+            return request.args.get("kind", "") == self.kind
+        if self.beside:
+            return any(page.is_here() for page in self.beside)
+        return not self.kind and MenuPage.is_here(self)
+
+
+@dataclass(frozen=True, slots=True)
+class MenuGroup:
+    """Entries under a heading."""
+
+    text: LazyString
+    entries: tuple[MenuEntry, ...]
+
+
+_RUNS = (
+    MenuPage(endpoint="runs.index", text=lazy_gettext("Runs")),
+    MenuPage(endpoint="run_errors.show", text=lazy_gettext("Errors")),
+)
+_PEOPLE = (
+    MenuPage(endpoint="apps.index", text=lazy_gettext("Apps")),
+    MenuPage(endpoint="users.index", text=lazy_gettext("Users"), right=Right.ADMINISTER),
+    MenuPage(endpoint="tokens.index", text=lazy_gettext("Tokens")),
+)
+_AUDIT = (
+    MenuPage(endpoint="audit_log.show", text=lazy_gettext("Audit log"), right=Right.ADMINISTER),
+    MenuPage(endpoint="ledger.index", text=lazy_gettext("Reconciliation")),
+)
+
+
+def _entry(
+    endpoint: str, icon: str, text: LazyString, beside: tuple[MenuPage, ...] = (), kind: str = ""
+) -> MenuEntry:
+    return MenuEntry(endpoint=endpoint, icon=icon, text=text, beside=beside, kind=kind)
+
+
+GROUPS = (
+    MenuGroup(
+        lazy_gettext("Watch"),
+        (
+            _entry("dashboard.show", "gauge", lazy_gettext("Board")),
+            _entry("runs.index", "runs", lazy_gettext("Runs"), _RUNS),
+            _entry("timeline.show", "timeline", lazy_gettext("Timeline")),
+            _entry("incidents.index", "incident", lazy_gettext("Incidents")),
+            _entry("queue.index", "queue", lazy_gettext("Queue")),
+        ),
+    ),
+    MenuGroup(
+        lazy_gettext("Plan"),
+        (
+            _entry("jobs.index", "jobs", lazy_gettext("Jobs")),
+            _entry("jobs.index", "flow", lazy_gettext("Flows"), kind="flow"),
+            _entry("backfills.index", "refill", lazy_gettext("Backfills")),
+            _entry("calendars.index", "calendar", lazy_gettext("Calendars")),
+            _entry("limits.index", "ledger", lazy_gettext("Limits")),
+        ),
+    ),
+    MenuGroup(
+        lazy_gettext("Machines"),
+        (
+            _entry("executors.index", "executors", lazy_gettext("Executors")),
+            _entry("schedulers.index", "clock", lazy_gettext("Schedulers")),
+        ),
+    ),
+    MenuGroup(
+        lazy_gettext("Govern"),
+        (
+            _entry("apps.index", "people", lazy_gettext("Apps & people"), _PEOPLE),
+            _entry("alarms.index", "bell", lazy_gettext("Alarms")),
+            _entry("ledger.index", "trail", lazy_gettext("Audit"), _AUDIT),
+        ),
+    ),
 )
 
 
 def install(app: Flask) -> None:
     """Provide the menu to an app's templates."""
-    app.jinja_env.globals["menu_entries"] = menu_entries
+    app.jinja_env.globals.update(menu_groups=GROUPS, page_tabs=page_tabs)
 
 
-def menu_entries(viewer: Visitor) -> list[MenuEntry]:
-    """Return the entries that a visitor may open."""
-    return [entry for entry in ENTRIES if viewer.may(entry.right)]
+def menu_entries() -> list[MenuEntry]:
+    """Return the entries of all groups."""
+    return [entry for group in GROUPS for entry in group.entries]
+
+
+def page_tabs(viewer: Visitor) -> list[MenuPage]:
+    """Return the pages that this page has beside it, itself included; empty if it has none."""
+    for entry in menu_entries():
+        if any(page.endpoint == request.endpoint for page in entry.beside):
+            return entry.pages(viewer)
+    return []
 
 
 def link_to(endpoint: str, **values: Any) -> str:

@@ -1,17 +1,17 @@
 """Times on pages: in the viewer's zone, with the job's or the cluster's zone beside it."""
 
 from collections.abc import Callable
-from datetime import timedelta
 from functools import cache
+from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
-from babel.dates import format_timedelta, get_day_names
+from babel.dates import get_day_names
 from flask import Flask, request
-from flask_babel import get_locale, gettext
+from flask_babel import get_locale, gettext, lazy_gettext
 
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import known_visitor
-from warren.sql.instants import moment
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
 
 #: Set by a script to the browser's zone; the user's own setting takes precedence.
 ZONE_COOKIE = "warren_zone"
@@ -65,25 +65,56 @@ class LocalTimes:
         return moment(instant_ms).isoformat(timespec="milliseconds")
 
     def relative(self, instant_ms: int) -> str:
-        """Return the distance of a time from now, in words of the viewer's language."""
-        distance = timedelta(milliseconds=instant_ms - self._now_ms())
-        if abs(distance) < timedelta(seconds=2):
+        """Return the distance of a time from now, such as `67 min ago`."""
+        distance = instant_ms - self._now_ms()
+        if abs(distance) < _NOW_MS:
             return str(gettext("now"))
-        # A unit is used from two of it on: 80 s are not "1m", and 80 minutes not "1h".
-        return format_timedelta(
-            distance, add_direction=True, threshold=2, format="narrow", locale=get_locale()
-        )
+        span = age(abs(distance))
+        words = gettext("in %(span)s") if distance > 0 else gettext("%(span)s ago")
+        return str(words % {"span": span})
 
     def duration(self, duration_ms: int) -> str:
-        """Return a duration in three significant digits, or to the second above a minute."""
-        if duration_ms < 1:
-            return "<1 ms"
-        seconds = duration_ms / 1000
-        if seconds < 60:  # noqa: PLR2004 - seconds of a minute
-            return f"{seconds:.3g} s"
-        minutes, rest = divmod(round(seconds), 60)
-        hours, minutes = divmod(minutes, 60)
-        return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02} s"
+        """Return a duration, such as `7 min 4 s`."""
+        return duration(duration_ms)
+
+
+_NOW_MS = 2_000
+#: The units of durations and ages, the largest first.
+_UNITS = (
+    (DAY_MS, lazy_gettext("%(n)s days")),
+    (HOUR_MS, lazy_gettext("%(n)s h")),
+    (MINUTE_MS, lazy_gettext("%(n)s min")),
+    (1_000, lazy_gettext("%(n)s s")),
+    (1, lazy_gettext("%(n)s ms")),
+)
+
+
+def age(span_ms: int) -> str:
+    """Return a span in the largest unit of which there are two: 119 s, 67 min, 47 h, 2 days."""
+    for unit_ms, words in _UNITS:
+        if span_ms >= 2 * unit_ms:
+            return str(words) % {"n": span_ms // unit_ms}
+    return str(_UNITS[-1][1]) % {"n": span_ms}
+
+
+def duration(span_ms: int) -> str:
+    """Return a span in two units, or in three significant digits if it is below a minute.
+
+    `240 ms`, `3.12 s`, `7 min 4 s`, `1 h 12 min`, `2 days 3 h`.
+    """
+    if span_ms < 1:
+        return "<1 ms"
+    if span_ms < MINUTE_MS:
+        unit_ms, words = next(unit for unit in _UNITS if span_ms >= unit[0])
+        return str(words) % {"n": f"{span_ms / unit_ms:.3g}"}
+    seconds_ms = round(span_ms / 1_000) * 1_000
+    for (unit_ms, words), (part_ms, part_words) in pairwise(_UNITS):
+        # Days from two on, as there is no word for one.
+        if seconds_ms >= (2 * unit_ms if unit_ms == DAY_MS else unit_ms):
+            number, rest_ms = divmod(seconds_ms, unit_ms)
+            parts = [(words, number), (part_words, rest_ms // part_ms)]
+            return " ".join(str(word) % {"n": part} for word, part in parts if part)
+    raise AssertionError
 
 
 def install(app: Flask, services: ConsoleServices) -> None:

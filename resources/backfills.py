@@ -17,7 +17,7 @@ from warren.resources.operation import (
 
 #: The most due times of a backfill that are open at once, and skips that one is made for.
 MAX_AT_ONCE, MAX_SKIPS = 100, 500
-#: Due times for which nothing ran, that are failed now, or all.
+#: Due times for which nothing ran, that are unresolved, or all.
 Only: TypeAlias = Literal["missing", "failed", "all"]
 
 

@@ -346,7 +346,7 @@ JobWord = Annotated[str, msgspec.Meta(max_length=330)]
 class RunsQuery(PageQuery, kw_only=True):
     """Which runs to list, by due time; `job` is NAME together with an app, or APP/NAME.
 
-    `unresolved`: only failures whose due time is failed now: nothing later succeeded or is open.
+    `unresolved`: only failures that are unresolved: nothing later succeeded or is open.
     `outside_flows`: all but runs of flows' nodes; `flow_run_id`: only those of the nodes of one run
     of a flow; `backfill_id`: only those of a backfill; `tick_of`: only shards and attempts of the
     same tick as this run. Without `status`, `until` and such an id, runs that are due over an hour

@@ -19,7 +19,7 @@ class Selection(StrEnum):
 
     #: Those for which nothing ran.
     MISSING = "missing"
-    #: Those that are failed now.
+    #: Those that are unresolved.
     FAILED = "failed"
     #: Every one, whatever ran before.
     ALL = "all"

@@ -186,6 +186,11 @@ class JobFilterForm(ConsoleForm):
     handler = StringField(lazy_gettext("Handler"), _SHORT)
     author = StringField(lazy_gettext("Author"), _SHORT)
     tag = StringField(lazy_gettext("Tag"), _SHORT)
+    kind = SelectField(
+        lazy_gettext("Kind"),
+        choices=select_choices([ALL, ("flow", lazy_gettext("flows only"))]),
+        default="",
+    )
     favourites = SelectField(
         lazy_gettext("Favourites"),
         choices=select_choices([ALL, ("1", lazy_gettext("favourites only"))]),
@@ -209,6 +214,7 @@ def wanted(form: JobFilterForm, known: Visitor) -> JobFilter:
         handler=_text(form.handler),
         author=_text(form.author),
         tag=_text(form.tag),
+        only_flows=bool(form.kind.data),
         favourites_of=known.user_id if form.favourites.data else None,
         order=Order(form.order.data),
         after=request.args.get("after"),
@@ -246,7 +252,7 @@ _STATUSES = [
     ALL,
     ("open", lazy_gettext("unfinished")),
     (UPCOMING, lazy_gettext("upcoming")),
-    (UNRESOLVED, lazy_gettext("failed now")),
+    (UNRESOLVED, lazy_gettext("unresolved")),
     ("failures", lazy_gettext("any failure")),
     *((status.value, state.word) for status, state in labels.STATUS.items()),
 ]

@@ -7,7 +7,7 @@ from typing import Any
 from flask_babel import LazyString, gettext, lazy_gettext
 
 from warren.admin_web.language.catalogues import language
-from warren.admin_web.language.labels import State
+from warren.admin_web.language.labels import MISFIRE_POLICY, State
 from warren.broker.messages import Block, ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
@@ -168,15 +168,15 @@ BLOCK = {
 }
 MISFIRE = {
     MisfirePolicy.DO_NOTHING: Option(
-        lazy_gettext("skip"),
+        MISFIRE_POLICY[MisfirePolicy.DO_NOTHING],
         lazy_gettext("Missed runs are recorded and skipped. The next one runs as usual."),
     ),
     MisfirePolicy.FIRE_ONCE_NOW: Option(
-        lazy_gettext("run once immediately"),
+        MISFIRE_POLICY[MisfirePolicy.FIRE_ONCE_NOW],
         lazy_gettext("One run makes up for all missed runs. Good for daily reports."),
     ),
     MisfirePolicy.CATCH_UP: Option(
-        lazy_gettext("catch up"),
+        MISFIRE_POLICY[MisfirePolicy.CATCH_UP],
         lazy_gettext("A backfill runs the newest of the missed runs, one after another."),
     ),
 }

@@ -8,6 +8,7 @@ the facts; output of jobs, and texts without a reason, are shown unchanged.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from flask import Flask
 from flask_babel import LazyString, gettext, lazy_gettext
@@ -18,6 +19,7 @@ from warren.broker.stored_reasons import from_json
 from warren.scheduler.commands.reruns import Outcome
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import Code, FieldName, Problem, Word
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.views.flow_view import NodeState
 from warren.sql.accounts.users import Role
 from warren.sql.alarms.alarm_listing import AlarmState
@@ -75,8 +77,14 @@ def reason_text(words: Words) -> str:
     """Return a reason in the viewer's language; plain texts are returned unchanged."""
     if not isinstance(words, Reason):
         return words
-    facts = {name: _fact(fact) for name, fact in words.facts.items()}
+    facts = {name: _named(name, _fact(fact)) for name, fact in words.facts.items()}
     return str(gettext(words.code.sentence)) % facts
+
+
+def _named(name: str, fact: str | int | float) -> str | int | float:
+    """Return the word for a stored name such as CRON; other facts are returned unchanged."""
+    known = _FACT_NAMES.get(name, {})
+    return str(known[fact]) if fact in known else fact
 
 
 def _fact(fact: Fact) -> str | int | float:
@@ -135,9 +143,16 @@ KIND = {
     Kind.NODE: lazy_gettext("flow node"),
     Kind.BACKFILL: lazy_gettext("backfill"),
 }
+MISFIRE_POLICY = {
+    MisfirePolicy.DO_NOTHING: lazy_gettext("skip"),
+    MisfirePolicy.FIRE_ONCE_NOW: lazy_gettext("run once immediately"),
+    MisfirePolicy.CATCH_UP: lazy_gettext("catch up"),
+}
+#: The words for facts of reasons that are stored by their names.
+_FACT_NAMES: Mapping[str, Mapping[Any, LazyString]] = {"kind": KIND, "policy": MISFIRE_POLICY}
 #: Why runs are left out when many are run again.
 LEFT_OUT = {
-    Outcome.RECOVERED: lazy_gettext("Recovered: a later attempt succeeded"),
+    Outcome.RECOVERED: lazy_gettext("Made good: a later attempt succeeded"),
     Outcome.OPEN: lazy_gettext("Still open, or being repeated"),
     Outcome.REPEATED: lazy_gettext("Repeated with a later attempt, or already by this form"),
     Outcome.JOB_GONE: lazy_gettext("Job deleted"),

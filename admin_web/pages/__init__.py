@@ -19,6 +19,7 @@ from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages
 from warren.admin_web.pages.monitoring import HealthPages
+from warren.admin_web.pages.queue import QueuePages
 from warren.admin_web.pages.run_pages import RunErrorPages, RunPages
 from warren.admin_web.pages.timeline import TimelinePages
 from warren.admin_web.pages.users import TokenPages, UserPages
@@ -43,6 +44,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         FindPages(services),
         JobHistoryPages(services),
         TimelinePages(services),
+        QueuePages(services),
         AlarmPages(services),
         ClearingPages(services),
         GluePages(services),

@@ -1,7 +1,8 @@
 """The pages of alarms and incidents, and tests of alarm targets from every form that has some."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
@@ -42,6 +43,7 @@ from warren.scheduler.views.alarm_view import alarm_view, shown_target
 from warren.sql.alarms import alarm_listing, alarms, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import MAIL, RUN_END, AlarmStatus
+from warren.sql.alarms.incidents import ListedIncident
 from warren.sql.instants import HOUR_MS
 from warren.sql.models import App, Job
 from warren.sql.registry.apps import ids_by_name
@@ -317,6 +319,14 @@ BROKEN = {
 SILENT_HOURS = (0, 1, 4, 24)
 
 
+def by_cause(listed: Sequence[ListedIncident]) -> dict[str, list[ListedIncident]]:
+    """Return incidents by the rule that is broken, the rule of the most incidents first."""
+    causes: dict[str, list[ListedIncident]] = defaultdict(list)
+    for incident in listed:
+        causes[incident.rule].append(incident)
+    return dict(sorted(causes.items(), key=lambda cause: -len(cause[1])))
+
+
 class IncidentPages:
     """Incidents of the visitor's apps, for everyone; operators acknowledge them."""
 
@@ -340,7 +350,7 @@ class IncidentPages:
         )
         return render_template(
             "pages/incidents.html",
-            incidents=listed[:LINES],
+            causes=by_cause(listed[:LINES]),
             older=listed[LINES - 1].id if len(listed) > LINES else None,
             every=every,
             broken=BROKEN,

@@ -203,7 +203,7 @@ Page: TypeAlias = Response | str | tuple[str, int]
 SKIPS = 200
 _SELECTIONS = [
     (Selection.MISSING.value, lazy_gettext("those for which nothing ran")),
-    (Selection.FAILED.value, lazy_gettext("those that are failed now")),
+    (Selection.FAILED.value, lazy_gettext("those that are unresolved")),
     (Selection.ALL.value, lazy_gettext("all")),
 ]
 

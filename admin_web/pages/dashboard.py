@@ -3,20 +3,18 @@
 Counts that take long, such as those of 100,000 jobs, are cached.
 """
 
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import lru_cache
-from typing import Generic, TypeVar
 from zoneinfo import ZoneInfo
 
 from flask import render_template, request
 from sqlalchemy.orm import Session
 
 from warren.admin_web import charts
+from warren.admin_web.cached_counts import CachedCounts
 from warren.admin_web.charts import DayChart
 from warren.admin_web.language import job_labels
 from warren.admin_web.services import ConsoleServices
@@ -43,49 +41,6 @@ from warren.sql.registry import presence
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 from warren.sql.runs.run_rows import DetailedRun
-
-#: How long a count is used.
-FRESH_SECONDS = 5.0
-#: The most sets of apps in the cache.
-REMEMBERED = 200
-
-Apps = frozenset[int] | None
-Counted = TypeVar("Counted")
-
-
-class CachedCounts(Generic[Counted]):
-    """Caches the last count for each set of apps; thread-safe.
-
-    Args:
-        count: counts for a set of apps, None = all.
-        monotonic: monotonic seconds.
-
-    """
-
-    def __init__(
-        self,
-        count: Callable[[Session, Apps], Counted],
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._count = count
-        self._monotonic = monotonic
-        self._known: dict[Apps, tuple[float, Counted]] = {}
-        self._lock = threading.Lock()
-
-    def of(self, session: Session, app_ids: Apps) -> Counted:
-        """Return the count for a set of apps; at most FRESH_SECONDS old."""
-        # Under the lock, so that only one of many simultaneous requests counts.
-        with self._lock:
-            now = self._monotonic()
-            known = self._known.get(app_ids)
-            if known is not None and now - known[0] < FRESH_SECONDS:
-                return known[1]
-            counted = self._count(session, app_ids)
-            if len(self._known) >= REMEMBERED:
-                self._known.clear()
-            self._known[app_ids] = now, counted
-            return counted
-
 
 LINES = 8
 #: How many failures are read; several may be of the same job.

@@ -61,7 +61,7 @@ def of_job(session: Session, known: Visitor, job_id: int, name: str) -> Iterator
         yield Choice("script", kind, script, url_for("glue.show", job_id=job_id))
     if not known.may(Right.OPERATE):
         return
-    once = gettext("Run %(name)s once", name=name)
+    once = gettext("Run %(name)s now", name=name)
     yield Choice("arrow", kind, once, url_for("job_actions.ask_trigger", job_id=job_id))
     edit = gettext("Edit %(name)s", name=name)
     yield Choice("script", kind, edit, url_for("jobs.edit", job_id=job_id))
@@ -147,12 +147,11 @@ def _choices(session: Session, known: Visitor, text: str, now_ms: int) -> Iterat
 
 
 def _pages(known: Visitor, text: str) -> Iterator[Choice]:
-    choices = [("gauge", gettext("Dashboard"), url_for("dashboard.show"))]
-    choices += [
-        (menu_entry.icon, str(menu_entry.text), url_for(menu_entry.endpoint))
-        for menu_entry in menu_entries(known)
+    choices = [
+        (entry.icon, str(page.text), url_for(page.endpoint, kind=entry.kind or None))
+        for entry in menu_entries()
+        for page in entry.pages(known)
     ]
-    choices.append(("runs", gettext("Errors"), url_for("run_errors.show")))
     choices.append(("person", gettext("Account"), url_for("account.show")))
     if known.may(Right.OPERATE):
         choices.append(("plus", gettext("New job"), url_for("jobs.new")))

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from sqlalchemy import func, select, update
+from sqlalchemy import and_, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, insert_or_ignore, modify
@@ -150,6 +150,21 @@ def listing(
     if before_id is not None:
         listed = listed.where(Incident.id < before_id)
     return fetch(session, ListedIncident, listed.order_by(Incident.id.desc()).limit(limit))
+
+
+def count_unseen(
+    session: Session, app_ids: Collection[int] | None, *, now_ms: int, most: int
+) -> int:
+    """Count open incidents that nobody has acknowledged, or not any longer, up to `most`."""
+    is_silent = and_(
+        Incident.acked_at.is_not(None),
+        or_(Incident.ack_until.is_(None), Incident.ack_until > now_ms),
+    )
+    unseen = select(Incident.id).where(Incident.is_open == 1, not_(is_silent))
+    if app_ids is not None:
+        unseen = unseen.where(Incident.app_id.in_(app_ids))
+    counted = select(func.count()).select_from(unseen.limit(most).subquery())
+    return session.execute(counted).scalar_one()
 
 
 def find(session: Session, incident_id: int) -> ListedIncident | None:

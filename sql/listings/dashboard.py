@@ -11,7 +11,7 @@ from warren.sql.listings import run_messages, run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import App, Job, Registration, Run
 from warren.sql.models.run_tables import BY_DUE_SECOND
-from warren.sql.registry.presence import EXECUTOR
+from warren.sql.registry.presence import EXECUTOR, EXECUTOR_ALIVE_MS
 from warren.sql.run_status import FAILURES, RunStatus
 from warren.sql.runs.run_rows import DetailedRun
 
@@ -41,6 +41,20 @@ def executors(session: Session, app_ids: Collection[int] | None) -> Sequence[Reg
         statement = statement.where(Registration.app.in_(names))
     in_order = statement.order_by(Registration.app, Registration.address)
     return session.execute(in_order).scalars().all()
+
+
+def count_silent(
+    session: Session, app_ids: Collection[int] | None, *, now_ms: int, most: int
+) -> int:
+    """Count the executors of apps that have stopped sending heartbeats, up to `most`."""
+    silent = select(Registration.id).where(
+        Registration.kind == EXECUTOR, Registration.beat_at < now_ms - EXECUTOR_ALIVE_MS
+    )
+    if app_ids is not None:
+        names = select(App.name).where(App.id.in_(app_ids))
+        silent = silent.where(Registration.app.in_(names))
+    counted = select(func.count()).select_from(silent.limit(most).subquery())
+    return session.execute(counted).scalar_one()
 
 
 def running(session: Session, app_ids: Collection[int] | None, *, limit: int) -> list[DetailedRun]:

@@ -27,7 +27,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import child_links
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
-from warren.sql.models import App, Job, Run, ScriptVersion
+from warren.sql.models import App, FlowJob, Job, Run, ScriptVersion
 from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.rows import Query, contains, fetch, fetch_one, query
 from warren.sql.run_status import RunStatus
@@ -120,6 +120,7 @@ class JobFilter:
         name: a part of the name; `handler` and `author` likewise.
         tag: one of the job's tags.
         favourites_of: a user; only this user's favourites.
+        only_flows: only jobs that are flows.
         after: the `place` of the last job on the previous page.
 
     """
@@ -133,6 +134,7 @@ class JobFilter:
     author: str | None = None
     tag: str | None = None
     favourites_of: int | None = None
+    only_flows: bool = False
     order: Order = Order.NAME
     after: str | None = None
     limit: int = 50
@@ -276,6 +278,8 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
     if wanted.tag:
         between = literal(",") + Job.tags + literal(",")
         conditions.append(contains(session, between, f",{wanted.tag},"))
+    if wanted.only_flows:
+        conditions.append(Job.id.in_(select(FlowJob.flow_id)))
     if wanted.favourites_of is not None:
         conditions.append(Job.id.in_(preferences.favourites(wanted.favourites_of)))
     return conditions

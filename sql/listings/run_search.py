@@ -143,7 +143,7 @@ class RunSearch:
         tick_at: only one tick of each of the jobs.
         text: a part of the message.
         since_ms: the earliest due time.
-        unresolved: only failures whose shard of the due time is failed now.
+        unresolved: only failures that nothing later of their shard and due time has replaced.
         until_ms: the due time before which runs are returned.
         before: the position where the previous page ended.
         limit: runs on a page.

@@ -182,6 +182,19 @@ def overdue_counts(session: Session, *, before_ms: int) -> dict[int, int]:
     return dict(rows.all())
 
 
+def count_due(
+    session: Session, app_ids: Collection[int] | None, *, until_ms: int, most: int
+) -> int:
+    """Count the PLANNED runs of apps that are due, up to `most`; None = of all apps."""
+    # With its app, each is found along the index of states; those due later are not read.
+    apps = session.execute(select(App.id)).scalars().all() if app_ids is None else app_ids
+    due = select(Run.id).where(
+        Run.status == RunStatus.PLANNED, Run.app_id.in_(sorted(apps)), Run.due_at <= until_ms
+    )
+    counted = select(func.count()).select_from(due.limit(most).subquery())
+    return session.execute(counted).scalar_one()
+
+
 def waiting_by_app(session: Session, *, now_ms: int) -> dict[str, int]:
     """Return the number of PLANNED runs that are due, by the name of their app."""
     waiting = (

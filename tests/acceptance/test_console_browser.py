@@ -109,7 +109,7 @@ def signed_in(site: Site, chromium: Browser) -> StorageState:
     """The administrator's cookies."""
     with a_page(chromium, site) as page:
         sign_in(page, site.url, "alice", PASSWORD)
-        headed(page, "Dashboard")
+        headed(page, "Board")
         return page.context.storage_state()
 
 
@@ -153,7 +153,7 @@ def test_the_first_password_opens_the_console_once_it_is_ones_own(page: Page, si
     expect(page.get_by_text("Choose a new password")).to_have_count(0)
     page.goto("/")
 
-    headed(page, "Dashboard")
+    headed(page, "Board")
 
 
 def test_a_new_job_tells_when_it_fires_and_does_once_it_is_started(alice: Page) -> None:
@@ -186,7 +186,7 @@ def test_a_job_that_talks_is_triggered_listened_to_and_killed(alice: Page, site:
     site.deployment.job("talker", handler="talk")
     alice.goto("/jobs?name=talker")
     alice.get_by_role("link", name="talker", exact=True).click()
-    alice.get_by_role("link", name="Run once").click()
+    alice.get_by_role("link", name="Run now").click()
     alice.get_by_role("button", name="Run now").click()
     expect(alice.get_by_text("is queued")).to_be_visible()
     [run] = site.deployment.runs("talker")
@@ -247,7 +247,7 @@ def test_without_scripts_a_job_is_made_watched_read_and_killed(
         page.get_by_role("button", name="Create job").click()
         headed(page, "plain")
 
-        page.get_by_role("link", name="Run once").click()
+        page.get_by_role("link", name="Run now").click()
         _follow(page, page.get_by_role("button", name="Run now"))
         _reload_until(page, page.locator("#log").get_by_text("line 20", exact=False))
         page.locator("summary", has_text="Kill").click()
@@ -345,7 +345,7 @@ def test_language_and_theme_are_kept(alice: Page) -> None:
 def test_a_viewer_sees_and_is_refused_the_rest(page: Page, site: Site) -> None:
     site.deployment.job("watched")
     sign_in(page, site.url, "victor", PASSWORD)
-    headed(page, "Dashboard")
+    headed(page, "Board")
 
     page.goto("/jobs?name=watched")
     expect(page.get_by_role("link", name="watched", exact=True)).to_be_visible()

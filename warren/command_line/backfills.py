@@ -54,7 +54,7 @@ _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1
     type=click.Choice(get_args(Only)),
     default="missing",
     show_default=True,
-    help="Due times for which nothing ran, that are failed now, or all.",
+    help="Due times for which nothing ran, that are unresolved, or all.",
 )
 @click.option("--stop-on-failure", is_flag=True, help="Pause once a run has failed for good.")
 @click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")

@@ -84,7 +84,7 @@ def runs() -> None:
 @click.option(
     "--unresolved",
     is_flag=True,
-    help="Only failures whose due time is failed now: nothing later succeeded or is open.",
+    help="Only unresolved failures: nothing later succeeded or is open.",
 )
 @click.option("--outside-flows", is_flag=True, help="All but runs of flows' nodes.")
 @click.option(

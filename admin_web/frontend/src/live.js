@@ -1,5 +1,5 @@
 // Replaces each element with `data-live="5"` and an id every 5 s by its new version; one request
-// serves all elements of the page. Pauses while the page is hidden and while the element is in use;
+// serves all elements of the page, and those with `data-along`. Pauses while the page is hidden and while the element is in use;
 // ends when the new version no longer has `data-live`.
 import { lost, onReturn, sessionLost } from "./conditions.js";
 
@@ -42,7 +42,7 @@ async function refresh(wanted) {
     if (answer.status === 401) sessionLost();
     if (!answer.ok) throw new Error(answer.status);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const part of wanted) {
+    for (const part of [...wanted, ...document.querySelectorAll("[data-along][id]")]) {
       const fresh = page.getElementById(part.id);
       if (fresh && part.isConnected && !isInUse(part)) replace(part, fresh);
     }

@@ -172,7 +172,7 @@ def test_on_a_phone_a_job_is_two_lines_with_its_buttons(page: Page) -> None:
     row = page.locator("tr", has=page.get_by_role("link", name="nightly report"))
     box = row.bounding_box()
 
-    expect(row.get_by_role("link", name="Run once", exact=True)).to_be_visible()
+    expect(row.get_by_role("link", name="Run now", exact=True)).to_be_visible()
     expect(page.get_by_role("button", name="Stop", exact=True).last).to_be_visible()
     assert box is not None
     assert box["height"] < 110

@@ -379,6 +379,11 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     ("flows of runs", lambda s: flow_nodes.places(s, MINE, None), {"PRIMARY"}),
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
     (
+        "count_due",
+        lambda s: due_runs.count_due(s, None, until_ms=NOW_MS, most=1_000),
+        {"i_status_due", "PRIMARY"},
+    ),
+    (
         "lateness",
         lambda s: dashboard.lateness(s, None, now_ms=NOW_MS + 40_000),
         {"i_trigger_time"},

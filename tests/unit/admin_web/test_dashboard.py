@@ -11,7 +11,8 @@ from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows
-from warren.admin_web.pages.dashboard import FRESH_SECONDS, CachedCounts, Lateness, spread
+from warren.admin_web.cached_counts import FRESH_SECONDS, CachedCounts
+from warren.admin_web.pages.dashboard import Lateness, spread
 from warren.broker.messages import Load
 from warren.sql.engine import Database
 from warren.sql.instants import at

@@ -212,7 +212,7 @@ class TestList:
         assert "At 02:00, every day" in page
         assert "Asia/Shanghai" in page
         assert "failed" in page
-        assert "9s ago" in page
+        assert "9 s ago" in page
 
     def test_filters_leave_what_fits(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         rows.job("alpha", author="joanna")

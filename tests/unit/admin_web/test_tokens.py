@@ -78,7 +78,7 @@ def test_page_and_file_say_when_and_from_where_a_token_was_used(
     page = operator.get("/tokens").text
     [exported] = json.loads(operator.get("/tokens?format=json").text)
 
-    assert "5m ago" in page
+    assert "5 min ago" in page
     assert "192.0.2.7" in page
     assert (exported["scopes"], exported["apps"]) == (["read", "trigger"], ["reports"])
     assert exported["used_at"] == iso(clock.now - 300_000)

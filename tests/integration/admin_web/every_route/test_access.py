@@ -108,6 +108,7 @@ TABLE: dict[str, Expected] = {
     "alarms.dismiss": Expected(OPERATORS),
     "alarms.test_job": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),
     "incidents.index": Expected(),
+    "queue.index": Expected(),
     "incidents.ack": Expected(OPERATORS, values={"incident_id": 999}, admits=frozenset({404})),
     "ledger.index": Expected(),
     "backfills.index": Expected(),

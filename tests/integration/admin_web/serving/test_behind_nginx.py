@@ -98,7 +98,7 @@ def test_pages_forms_and_scripts_stay_below_the_path(chromium: Browser, site: st
     page.get_by_role("link", name="nightly").click()
     page.get_by_role("button", name="Start", exact=True).click()
     expect(page.get_by_text("1 job started")).to_be_visible()
-    for name in ("Dashboard", "Timeline", "Executors"):
+    for name in ("Board", "Timeline", "Executors"):
         page.get_by_role("link", name=name).first.click()
         expect(page.get_by_role("heading", level=1)).to_have_text(name)
     page.get_by_role("button", name="Sign out").click()
