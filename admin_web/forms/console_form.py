@@ -8,7 +8,8 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable
-from typing import Any
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from flask import request
 from flask_babel import lazy_gettext
@@ -30,6 +31,7 @@ from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Problem
 from warren.sql.accounts.idempotency import IdempotentRequest
 
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _NUMBER = re.compile(r"-?[0-9]{1,9}")
 _DECIMAL = re.compile(r"-?[0-9]{1,9}([.][0-9]{1,9})?")
 _NO_NUMBER = lazy_gettext("Enter a whole number.")
@@ -71,8 +73,10 @@ def display_text(field: Field) -> str:
 
 
 def text_of(field: Field) -> str:
-    """Return what was typed, without the spaces around it."""
-    return (field.data or "").strip()
+    """Return what was typed, without the spaces around it; dates as ISO 8601 has them."""
+    if isinstance(field.data, datetime):
+        return f"{field.data:%Y-%m-%d %H:%M}"
+    return str(field.data or "").strip()
 
 
 def _number(field: Field, type_: type[int] | type[float]) -> int | float:
@@ -139,6 +143,14 @@ SECRET_HINT = lazy_gettext(
 NO_TIME = lazy_gettext("Enter a time like 2026-01-31 08:00.")
 
 
+class ChosenValue(NamedTuple):
+    """The value of a field: the field's name and label, and the value as it is shown."""
+
+    name: str
+    label: str
+    shown: str
+
+
 class ConsoleForm(Form):
     """A form that can also show a problem that belongs to no single field."""
 
@@ -154,6 +166,14 @@ class ConsoleForm(Form):
         """Whether one of these fields differs from its default, or has an error."""
         fields = [self[name] for name in names]
         return any(field.errors or text_of(field) != str(field.default or "") for field in fields)
+
+    def chosen(self) -> list[ChosenValue]:
+        """Return what was chosen in the fields that differ from their defaults."""
+        return [
+            ChosenValue(field.name, str(field.label.text), display_text(field))
+            for field in self
+            if field.data and field.data != field.default and not field.errors
+        ]
 
     def labelled_values(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return labels and values of these fields as texts, without empty ones."""
@@ -176,11 +196,15 @@ class TimeField(DateTimeLocalField):
     """A date with a time; its error message says how to write one."""
 
     def process_formdata(self, valuelist: Any) -> None:
-        """Read the date and the time."""
+        """Read the date and the time; without a time, midnight."""
         try:
-            super().process_formdata(valuelist)
+            super().process_formdata([_with_time(text) for text in valuelist])
         except ValueError:
             raise ValueError(NO_TIME) from None
+
+
+def _with_time(text: str) -> str:
+    return f"{text} 00:00" if _DAY.fullmatch(text) else text
 
 
 class AppFilterForm(ConsoleForm):

@@ -81,7 +81,7 @@ def reason_text(words: Words) -> str:
     return str(gettext(words.code.sentence)) % facts
 
 
-def _named(name: str, fact: str | int | float) -> str | int | float:
+def _named(name: str, fact: str | float) -> str | int | float:
     """Return the word for a stored name such as CRON; other facts are returned unchanged."""
     known = _FACT_NAMES.get(name, {})
     return str(known[fact]) if fact in known else fact

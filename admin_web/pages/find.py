@@ -1,4 +1,7 @@
-"""The search box: finds pages, jobs, apps, executors, and runs by id, with links to actions."""
+"""The search box: finds pages, jobs, apps, executors, runs, errors, users and tokens, with actions.
+
+An action leads to the page that asks about it.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,16 +11,24 @@ from flask import render_template, request, url_for
 from flask_babel import gettext
 from sqlalchemy.orm import Session
 
+from warren.admin_web.language import labels
 from warren.admin_web.links import menu_entries
+from warren.admin_web.pages.bulk import BulkAction
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import LARGEST, route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.jobs.script_cache import language_of
+from warren.scheduler.schedules.registry import has_schedule
+from warren.scheduler.views.account_view import read_tokens
 from warren.scheduler.views.process_view import executor_view
-from warren.sql.accounts import preferences
+from warren.sql import run_status
+from warren.sql.accounts import preferences, users
+from warren.sql.accounts.users import UserFilter
+from warren.sql.instants import DAY_MS
 from warren.sql.jobs import job_names
-from warren.sql.listings import dashboard, job_search, run_messages
+from warren.sql.listings import dashboard, job_search, run_messages, run_search
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Job, Registration
 from warren.sql.registry import pauses
 from warren.sql.registry.apps import ids_by_name
@@ -48,9 +59,31 @@ def of_run(known: Visitor, run: DetailedRun, words: str) -> Iterator[Choice]:
         yield Choice("square", kind, gettext("Kill %(name)s", name=words), ask(action="kill"))
 
 
-def of_job(session: Session, known: Visitor, job_id: int, name: str) -> Iterator[Choice]:
+def _switch(job: Job, name: str) -> Iterator[Choice]:
+    """Yield how to start or stop the schedule of a job, if it has one."""
+    kind = gettext("Job")
+    if job.is_enabled:
+        stop = url_for("job_actions.ask_switch", job_id=job.id, action=BulkAction.STOP)
+        yield Choice("pause", kind, gettext("Stop %(name)s", name=name), stop)
+    elif has_schedule(job.schedule_kind):
+        start = url_for("job_actions.ask_switch", job_id=job.id, action=BulkAction.START)
+        yield Choice("play", kind, gettext("Start %(name)s", name=name), start)
+
+
+def of_job(
+    session: Session, known: Visitor, job_id: int, name: str, now_ms: int
+) -> Iterator[Choice]:
     """Yield what a visitor may do with a job."""
     kind = gettext("Job")
+    if known.may(Right.OPERATE):
+        once = gettext("Run %(name)s now", name=name)
+        yield Choice("arrow", kind, once, url_for("job_actions.ask_trigger", job_id=job_id))
+        yield from _switch(session.get_one(Job, job_id), name)
+    for run in job_search.last_runs(session, job_id, now_ms=now_ms, limit=MAX_RUNS):
+        words = f"{run.id} · {name} · {labels.STATUS[RunStatus(run.status)].word}"
+        yield Choice("runs", gettext("Run"), words, url_for("runs.show", run_id=run.id))
+        if RunStatus(run.status) in OPEN:
+            yield from of_run(known, run, f"{run.id} · {name}")
     runs = gettext("Runs of %(name)s", name=name)
     yield Choice("runs", kind, runs, url_for("runs.index", job=name))
     history = gettext("History of %(name)s", name=name)
@@ -61,8 +94,6 @@ def of_job(session: Session, known: Visitor, job_id: int, name: str) -> Iterator
         yield Choice("script", kind, script, url_for("glue.show", job_id=job_id))
     if not known.may(Right.OPERATE):
         return
-    once = gettext("Run %(name)s now", name=name)
-    yield Choice("arrow", kind, once, url_for("job_actions.ask_trigger", job_id=job_id))
     edit = gettext("Edit %(name)s", name=name)
     yield Choice("script", kind, edit, url_for("jobs.edit", job_id=job_id))
     if not has_script or known.may(Right.EDIT_GLUE):
@@ -111,7 +142,13 @@ def of_executor(
 
 #: How many results of each kind are listed, and up to how many matches their actions too.
 MAX_RESULTS, MAX_WITH_ACTIONS = 7, 2
+#: The newest runs of a job that are listed.
+MAX_RUNS = 2
+#: How many failures are searched for a text, how far back, and from how many characters on.
+FAILURES, FAILURES_MS, ERROR_LENGTH = 500, 7 * DAY_MS, 3
 MAX_LENGTH = 200
+#: The most characters of an error.
+MAX_SAID = 100
 
 
 class FindPages:
@@ -140,10 +177,12 @@ def _choices(session: Session, known: Visitor, text: str, now_ms: int) -> Iterat
         yield from _pages(known, "")
         return
     yield from _run(session, known, text)
-    yield from _jobs(session, known, text)
+    yield from _jobs(session, known, text, now_ms)
     yield from _pages(known, text)
     yield from _apps(session, known, text, now_ms)
     yield from _executors(session, known, text, now_ms)
+    yield from _people(session, known, text, now_ms)
+    yield from _errors(session, known, text, now_ms)
 
 
 def _pages(known: Visitor, text: str) -> Iterator[Choice]:
@@ -183,13 +222,13 @@ def _run(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
             yield from of_run(known, run, words)
 
 
-def _jobs(session: Session, known: Visitor, text: str) -> Iterator[Choice]:
+def _jobs(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
     ids = job_names.ids_with(session, text, known.app_ids, limit=MAX_RESULTS)
     names = job_search.names(session, ids, known.app_ids)
     for job_id, name in names.items():
         yield Choice("jobs", gettext("Job"), name, url_for("jobs.show", job_id=job_id))
         if len(names) <= MAX_WITH_ACTIONS:
-            yield from of_job(session, known, job_id, name)
+            yield from of_job(session, known, job_id, name, now_ms)
 
 
 def _apps(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
@@ -214,3 +253,42 @@ def _executors(session: Session, known: Visitor, text: str, now_ms: int) -> Iter
         )
         if len(fitting) <= MAX_WITH_ACTIONS:
             yield from of_executor(known, registration, name, now_ms)
+
+
+def _people(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
+    """Yield users, for administrators, and the tokens that the visitor may see."""
+    is_administrator = known.may(Right.ADMINISTER)
+    if is_administrator:
+        for row in users.filtered(session, UserFilter(name=text, limit=MAX_RESULTS)):
+            url = url_for("users.show", user_id=row.user.id)
+            yield Choice("person", gettext("User"), row.user.name, url)
+    user_ids = None if is_administrator else [known.user_id]
+    tokens = read_tokens(session, now_ms=now_ms, user_ids=user_ids, app_ids=known.app_ids)
+    fitting = [(id_, token) for id_, token in tokens.items() if text.lower() in token.name.lower()]
+    for token_id, token in fitting[:MAX_RESULTS]:
+        url = url_for("tokens.index", _anchor=f"token-{token_id}")
+        yield Choice("key", gettext("Token"), f"{token.name} · {token.owner}", url)
+
+
+def _errors(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
+    """Yield the newest failure of each job whose message has the text."""
+    if len(text) < ERROR_LENGTH:
+        return
+    wanted = RunSearch(
+        app_ids=known.app_ids,
+        statuses=run_status.FAILURES,
+        text=text,
+        since_ms=now_ms - FAILURES_MS,
+        limit=FAILURES,
+        looked_at=FAILURES,
+    )
+    newest: dict[int, DetailedRun] = {}
+    for run in run_search.page(session, wanted).runs:
+        newest.setdefault(run.job_id, run)
+    for run in [*newest.values()][:MAX_RESULTS]:
+        said = labels.stored_text(run.message, run.message_why).strip().partition("\n")[0]
+        words = f"{said[:MAX_SAID]} · {run.job or run.job_id}"
+        yield Choice("cross", gettext("Error"), words, url_for("runs.show", run_id=run.id))
+    if newest:
+        every = gettext("All errors with “%(text)s”", text=text)
+        yield Choice("runs", gettext("Error"), every, url_for("run_errors.show", text=text))

@@ -219,6 +219,11 @@ class JobActions:
         flash(gettext("Runs queued: %(n)s", n=len(done)))
         return self._back(wrong)
 
+    @route("/jobs/<id:job_id>/ask-<any(start, stop):action>", Right.OPERATE)
+    def ask_switch(self, job_id: int, action: str) -> str:
+        """Ask for confirmation before starting or stopping a job's schedule."""
+        return render_template("pages/jobs_switch.html", job=self._job(job_id), action=action)
+
     @route("/jobs/ask-delete", Right.OPERATE)
     def ask_delete(self) -> str | Response:
         """Ask for confirmation before deleting jobs.

@@ -1,18 +1,21 @@
 """The pages and forms of users and their tokens: who may sign in, and do what in which apps."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from flask import flash, redirect, render_template, request, url_for
-from flask_babel import gettext, lazy_gettext
+from flask_babel import LazyString, gettext, lazy_gettext
 from werkzeug.wrappers import Response
 from wtforms import (
     BooleanField,
+    Field,
     IntegerField,
     PasswordField,
+    RadioField,
     SelectField,
     SelectMultipleField,
     StringField,
+    ValidationError,
 )
 from wtforms.validators import EqualTo, InputRequired, Length, NumberRange, Optional, Regexp
 
@@ -84,6 +87,29 @@ class PreferencesForm(ConsoleForm):
     theme = SelectField(lazy_gettext("Theme"), validate_choice=True)
 
 
+#: Sets of scopes for what tokens are mostly for, by name, with their labels.
+TOKEN_SETS: Mapping[str, tuple[LazyString, frozenset[Scope]]] = {
+    "watch": (
+        lazy_gettext("Watch: read everything, logs too"),
+        frozenset({Scope.READ, Scope.LOGS}),
+    ),
+    "trigger": (
+        lazy_gettext("Trigger: run jobs and read their results"),
+        frozenset({Scope.READ, Scope.LOGS, Scope.TRIGGER}),
+    ),
+    "operate": (
+        lazy_gettext("Operate: also start, stop, kill, drain and pause apps"),
+        frozenset({Scope.READ, Scope.LOGS, Scope.TRIGGER, Scope.OPERATE}),
+    ),
+    "deploy": (
+        lazy_gettext("Deploy: read and apply job files"),
+        frozenset({Scope.READ, Scope.WRITE}),
+    ),
+}
+#: The choice of single scopes instead of a set.
+SINGLE_SCOPES = "scopes"
+
+
 class TokenForm(ConsoleForm):
     """A new token; the scopes and apps to choose from are those of its owner."""
 
@@ -99,9 +125,8 @@ class TokenForm(ConsoleForm):
             ),
         ],
     )
-    scopes = SelectMultipleField(
-        lazy_gettext("Scopes"), [InputRequired(lazy_gettext("Choose at least one."))], choices=[]
-    )
+    rights = RadioField(lazy_gettext("What it is for"), default=SINGLE_SCOPES, choices=[])
+    scopes = SelectMultipleField(lazy_gettext("Scopes"), choices=[])
     apps = SelectMultipleField(lazy_gettext("Apps"), choices=[])
     days = IntegerField(
         lazy_gettext("Valid for (days)"),
@@ -111,6 +136,19 @@ class TokenForm(ConsoleForm):
         ],
         default=DEFAULT_DAYS,
     )
+
+    @property
+    def chosen_scopes(self) -> list[Scope]:
+        """The scopes of the chosen set, or those that were chosen one by one."""
+        if self.rights.data in TOKEN_SETS:
+            _, scopes = TOKEN_SETS[self.rights.data]
+            return [scope for scope in Scope if scope in scopes]
+        return [Scope(word) for word in self.scopes.data or ()]
+
+    def validate_scopes(self, _field: Field) -> None:
+        """Refuse a token that may do nothing."""
+        if not self.chosen_scopes:
+            raise ValidationError(gettext("Choose at least one."))
 
 
 #: Viewer first, so that a careless click grants little.
@@ -393,7 +431,7 @@ class TokenPages:
         spec = TokenSpec(
             name=form.token_name.data or "",
             owner_id=known.user_id,
-            scopes=[Scope(word) for word in form.scopes.data or ()],
+            scopes=form.chosen_scopes,
             app_ids=[apps.get(name, NO_APP_ID) for name in form.apps.data or ()],
             days=form.days.data or 0,
         )
@@ -425,11 +463,14 @@ class TokenPages:
 
     def _form(self, given: Any = None) -> TokenForm:
         known, form = visitor(), TokenForm(given)
-        form.scopes.choices = [
-            (scope.value, labels.SCOPE[scope.value])
-            for scope in Scope
-            if known.actor.may(RIGHTS[scope])
+        mine = [scope for scope in Scope if known.actor.may(RIGHTS[scope])]
+        form.scopes.choices = [(scope.value, labels.SCOPE[scope.value]) for scope in mine]
+        form.rights.choices = [
+            *((name, label) for name, (label, scopes) in TOKEN_SETS.items() if scopes <= {*mine}),
+            (SINGLE_SCOPES, lazy_gettext("Single scopes")),
         ]
+        if given is None:
+            form.rights.data = next(iter(TOKEN_SETS))
         form.apps.choices = [(name, name) for name in self._apps()]
         return form
 

@@ -1,5 +1,6 @@
 // Ctrl-K or the link in the menu opens the search box; without scripts the link leads to a page.
-// Results are links. Arrow keys select one while the focus stays in the text field.
+// Results are links. Arrow keys select one while the focus stays in the text field. Enter opens what
+// was found for the text as it stands: while the answer is on its way, it waits for it.
 import { sessionLost } from "./conditions.js";
 
 const LIVE = { "Warren-Live": "1" };
@@ -12,10 +13,14 @@ export function findAnything() {
   const list = box.querySelector("[data-found]");
   let asked = 0;
   let timer;
+  // Whether the list shows what was found for another text, and whether Enter waits for the answer.
+  let isOld = true;
+  let isEntered = false;
 
   const open = () => {
     if (box.open) return;
     input.value = "";
+    isEntered = false;
     box.showModal();
     input.focus();
     ask();
@@ -23,13 +28,16 @@ export function findAnything() {
 
   const ask = async () => {
     const number = ++asked;
+    clearTimeout(timer);
+    isOld = true;
     const answer = await fetch(`${box.dataset.find}?part=1&q=${encodeURIComponent(input.value)}`, { headers: LIVE }).catch(() => null);
     if (answer?.status === 401) {
       box.close();
       sessionLost();
     }
     // Answers may arrive out of order.
-    if (!answer?.ok || number !== asked) return;
+    if (number !== asked) return;
+    if (!answer?.ok) return (isEntered = false);
     list.innerHTML = await answer.text();
     list.querySelector("ul")?.setAttribute("role", "presentation");
     for (const [place, link] of choices().entries()) {
@@ -39,6 +47,9 @@ export function findAnything() {
       link.tabIndex = -1;
     }
     choose(0);
+    isOld = false;
+    if (isEntered && box.open) chosen()?.click();
+    isEntered = false;
   };
 
   const choices = () => [...list.querySelectorAll("a")];
@@ -67,6 +78,9 @@ export function findAnything() {
   });
   input.addEventListener("input", () => {
     clearTimeout(timer);
+    isOld = true;
+    isEntered = false;
+    asked += 1;
     timer = setTimeout(ask, PAUSE_MS);
   });
   input.addEventListener("keydown", (event) => {
@@ -76,7 +90,9 @@ export function findAnything() {
       choose(choices().indexOf(chosen()) + step);
     } else if (event.key === "Enter") {
       event.preventDefault();
-      chosen()?.click();
+      if (!isOld) return chosen()?.click();
+      isEntered = true;
+      ask();
     }
   });
   box.addEventListener("click", (event) => {

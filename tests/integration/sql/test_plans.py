@@ -381,7 +381,7 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     (
         "count_due",
         lambda s: due_runs.count_due(s, None, until_ms=NOW_MS, most=1_000),
-        {"i_status_due", "PRIMARY"},
+        {"i_status_due"},
     ),
     (
         "lateness",

@@ -27,9 +27,9 @@ def test_a_job_comes_with_what_can_be_done_with_it(admin: Visit, rows: Rows) -> 
 
     assert found(admin, "NIGHT") == [
         f"/jobs/{job_id}",
+        f"/jobs/{job_id}/trigger",
         "/runs?job=reports/nightly-report",
         f"/jobs/{job_id}/history",
-        f"/jobs/{job_id}/trigger",
         f"/jobs/{job_id}/edit",
         f"/jobs/{job_id}/copy",
         f"/jobs/ask-delete?id={job_id}",
@@ -136,3 +136,50 @@ def test_names_are_no_markup(admin: Visit, rows: Rows) -> None:
     rows.job("<script>x")
 
     assert "<script>x" not in admin.get("/find?q=script").text
+
+
+def test_a_job_is_stopped_and_started_after_a_question(admin: Visit, rows: Rows) -> None:
+    job_id = rows.job("nightly", is_enabled=1, schedule_kind="FIX_RATE", schedule_value="60")
+    [stop] = [path for path in found(admin, "nightly") if "ask-stop" in path]
+
+    question = admin.get(stop).text
+    page = admin.post("/jobs/stop", {"id": str(job_id)}, follow_redirects=True).text
+
+    assert "Stop nightly?" in question
+    assert "1 job stopped" in page
+    assert f"/jobs/{job_id}/ask-start" in found(admin, "nightly")
+
+
+def test_the_newest_runs_of_a_job_come_with_it_and_open_ones_can_be_killed(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    older, newer = (rows.run(job_id, clock.now - n, status="FAILED") for n in (9_000, 8_000))
+    going = rows.run(job_id, clock.now - 1_000, status="RUNNING")
+
+    paths = found(admin, "nightly")
+
+    assert [path for path in paths if re.fullmatch(r"/runs/\d+", path)] == [
+        f"/runs/{going}",
+        f"/runs/{newer}",
+    ]
+    assert f"/runs/bulk/ask?id={going}&amp;action=kill" in paths
+    assert older
+
+
+def test_errors_users_and_tokens_are_found(
+    app: Flask, admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    theirs, own = rows.job("secret", "mails"), rows.job("nightly")
+    rows.run(theirs, clock.now - 9, app="mails", status="FAILED", message="disk full, theirs")
+    for n in (2_000, 1_000):
+        run_id = rows.run(own, clock.now - n, status="FAILED", message=f"disk full at {n}")
+    admin.post("/tokens/add", {"token_name": "disk-bot", "scopes": "read", "days": "9"})
+    viewer = signed_in(app, "viewer")
+
+    assert found(viewer, "disk full") == [f"/runs/{run_id}", "/runs/errors?text=disk+full"]
+    assert len(found(admin, "disk full")) == 3
+    assert found(admin, "disk-bot") == ["/tokens#token-1"]
+    assert found(viewer, "disk-bot") == []
+    assert [path for path in found(admin, "viewer") if path.startswith("/users/")]
+    assert found(viewer, "viewer") == []

@@ -20,7 +20,7 @@ def test_a_token_is_shown_this_once(app: Flask, database: Database) -> None:
 
     made = operator.post("/tokens/add", NEW)
 
-    found = re.search(r"<code>(wrn_\S+)</code>", made.text)
+    found = re.search(r'<code id="fresh-token">(wrn_\S+)</code>', made.text)
     assert found is not None
     assert is_token(found[1])
     [listed] = database.read(tokens.listing)
@@ -28,6 +28,25 @@ def test_a_token_is_shown_this_once(app: Flask, database: Database) -> None:
     shown = operator.get("/tokens").text
     assert "deploy" in shown
     assert found[1] not in shown
+
+
+def test_a_token_gets_a_ready_made_set_of_rights_that_its_owner_has(
+    app: Flask, database: Database
+) -> None:
+    operator, viewer = signed_in(app, "operator"), signed_in(app, "viewer")
+    new = {"token_name": "ci", "rights": "operate", "scopes": ["write"], "days": "30"}
+
+    refused = viewer.post("/tokens/add", new)
+    made = operator.post("/tokens/add", new)
+    nothing = operator.post("/tokens/add", NEW | {"token_name": "none", "scopes": []})
+
+    assert (refused.status_code, made.status_code, nothing.status_code) == (422, 200, 422)
+    assert 'value="watch"' in refused.text
+    assert 'value="operate"' not in refused.text
+    [listed] = database.read(tokens.listing)
+    assert listed.token.scopes == "read,logs,trigger,operate"
+    assert "in 30 days" in made.text
+    assert "Choose at least one." in nothing.text
 
 
 def test_nobody_is_offered_more_than_they_may(app: Flask) -> None:
@@ -58,9 +77,9 @@ def test_tokens_of_others_are_an_administrators_business(
     [listed] = database.read(tokens.listing)
     scripter = signed_in(app, "scripter")
 
-    assert "deploy" not in scripter.get("/tokens").text
+    assert "<strong>deploy" not in scripter.get("/tokens").text
     assert scripter.post(f"/tokens/{listed.token.id}/revoke").status_code == 403
-    assert "deploy" in admin.get("/tokens").text
+    assert "<strong>deploy" in admin.get("/tokens").text
     assert admin.post(f"/tokens/{listed.token.id}/revoke").status_code == 303
     [revoked] = database.read(tokens.listing)
     assert revoked.token.revoked_by == "admin"

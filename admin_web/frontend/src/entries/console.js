@@ -2,6 +2,7 @@
 import "htmx.org";
 import { askQuestions } from "../confirm.js";
 import { watchConditions } from "../conditions.js";
+import { copyTexts } from "../copy.js";
 import { keepDrafts } from "../drafts.js";
 import { findAnything } from "../find.js";
 import { refreshLiveParts } from "../live.js";
@@ -19,3 +20,4 @@ keepDrafts();
 keepFragment();
 selectAll();
 findAnything();
+copyTexts();

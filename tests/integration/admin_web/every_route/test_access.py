@@ -59,6 +59,9 @@ TABLE: dict[str, Expected] = {
     "job_actions.start": Expected(OPERATORS),
     "job_actions.stop": Expected(OPERATORS),
     "job_actions.trigger": Expected(OPERATORS),
+    "job_actions.ask_switch": Expected(
+        OPERATORS, values={"job_id": 999, "action": "stop"}, admits=frozenset({404})
+    ),
     "job_actions.ask_delete": Expected(OPERATORS),
     "job_actions.delete": Expected(OPERATORS),
     "job_actions.ask_trigger": Expected(OPERATORS, values={"job_id": 999}, admits=frozenset({404})),

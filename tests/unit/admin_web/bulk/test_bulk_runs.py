@@ -153,7 +153,7 @@ def test_the_question_tells_by_job_what_runs_and_what_has_recovered(
     for words in (
         "reports/nightly",
         "reports/hourly",
-        "Recovered: a later attempt succeeded: 1",
+        "Made good: a later attempt succeeded: 1",
         "Job deleted: 1",
     ):
         assert words in question
