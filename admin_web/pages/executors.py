@@ -35,9 +35,13 @@ from warren.scheduler.views.process_view import (
 )
 from warren.sql.epochs import all_epochs
 from warren.sql.instants import DAY_MS
-from warren.sql.listings import app_listing, dashboard
+from warren.sql.listings import app_listing, dashboard, run_search
+from warren.sql.listings.run_search import RunSearch
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
+from warren.sql.registry.presence import ProcessState
+from warren.sql.run_status import RunStatus
+from warren.sql.runs.run_rows import DetailedRun
 
 #: How long the page tells of a new epoch of run ids.
 EPOCH_DAYS = 7
@@ -78,6 +82,8 @@ class SchedulerPages:
 
 
 LINES = 100
+#: How many lost runs an executor's page lists, and how far back.
+LOST_LINES, LOST_DAYS = 100, 7
 
 
 class ExecutorFilterForm(AppFilterForm):
@@ -142,7 +148,10 @@ class ExecutorPages:
             session: Session,
         ) -> tuple[list[ExecutorView], dict[str, int], Histories, Blockers]:
             views, ids = self._read(session, known)
-            wanted = sorted(filter(partial(_is_wanted, form=form), views), key=ORDERS[_order(form)])
+            fitting = filter(partial(_is_wanted, form=form), views)
+            in_order = sorted(fitting, key=ORDERS[_order(form)])
+            # Stable, so those that are gone come first, in the same order.
+            wanted = sorted(in_order, key=lambda view: view.state is not ProcessState.SILENT)
             listed = _after(wanted, after)
             shown = [ids[executor.key] for executor in listed[:LINES] if executor.key in ids]
             hour = charts.last_hour(session, shown, now_ms)
@@ -166,7 +175,9 @@ class ExecutorPages:
         """Show an executor: its load over the last hour and day, and its handlers."""
         known, now_ms = visitor(), self._services.now_ms()
 
-        def read(session: Session) -> tuple[ExecutorView, list[LoadChart], list[Reason]]:
+        def read(
+            session: Session,
+        ) -> tuple[ExecutorView, list[LoadChart], list[Reason], list[DetailedRun]]:
             views, ids = self._read(session, known)
             listed = [executor for executor in views if ids.get(executor.key) == executor_id]
             if not listed:
@@ -174,10 +185,13 @@ class ExecutorPages:
             [view] = listed
             started = app_listing.started_jobs(session, view.app, limit=blockers.MAX_JOBS + 1)
             why = self._blockers(session, known).of_executor(view, started)
-            return view, charts.load_charts(session, executor_id, now_ms), why
+            lost = self._lost(session, view, known)
+            return view, charts.load_charts(session, executor_id, now_ms), why, lost
 
-        view, loads, why = self._services.database.read(read)
-        return render_template("pages/executors_show.html", one=view, charts=loads, blockers=why)
+        view, loads, why, lost = self._services.database.read(read)
+        return render_template(
+            "pages/executors_show.html", one=view, charts=loads, blockers=why, lost=lost
+        )
 
     @route("/executors/drain", Right.OPERATE, methods=("POST",))
     def drain(self) -> Response:
@@ -191,6 +205,19 @@ class ExecutorPages:
         else:
             flash(gettext("%(address)s is already draining.", address=address))
         return redirect(came_from() or url_for("executors.index"), 303)
+
+    def _lost(self, session: Session, view: ExecutorView, known: Visitor) -> list[DetailedRun]:
+        """Return the newest unresolved runs that were lost with an executor."""
+        ids = apps.ids_by_name(session, known.app_ids)
+        wanted = RunSearch(
+            app_ids=[ids.get(view.app, 0)],
+            statuses=frozenset({RunStatus.LOST}),
+            address=view.address,
+            unresolved=True,
+            since_ms=self._services.now_ms() - LOST_DAYS * DAY_MS,
+            limit=LOST_LINES,
+        )
+        return [*run_search.page(session, wanted).runs]
 
     def _blockers(self, session: Session, known: Visitor) -> Blockers:
         now_ms, format_time = self._services.now_ms(), self._times.format

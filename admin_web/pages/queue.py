@@ -11,7 +11,7 @@ from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
-from warren.broker.reasons.codes import Reason
+from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.views import blockers, limit_view
 from warren.sql.limits import usage

@@ -401,6 +401,17 @@ class Shares:
         return max(1, self.waited_ms + self.worked_ms)
 
 
+#: Up to this much, a step before the one that it follows is the difference of two clocks.
+CLOCKS_MS = 100
+
+
+def in_order(at_ms: int, before_ms: int | None) -> int:
+    """Return when a step happened: not before the step that it follows, if only clocks differ."""
+    if before_ms is not None and 0 < before_ms - at_ms <= CLOCKS_MS:
+        return before_ms
+    return at_ms
+
+
 def steps(run: DetailedRun, now_ms: int, *, is_flow: bool = False) -> list[Step]:
     """Return a run's steps in order; that of a flow is not sent anywhere."""
     known_steps = [step for step in _STEPS if not is_flow or step[0] not in _SENDING]
@@ -410,8 +421,9 @@ def steps(run: DetailedRun, now_ms: int, *, is_flow: bool = False) -> list[Step]
     last = max((number for number, at in enumerate(times) if at), default=-1)
     run_steps: list[Step] = []
     known: int | None = None
-    for number, (at, (_, word)) in enumerate(zip(times, known_steps, strict=True)):
-        if at:
+    for number, (stored, (_, word)) in enumerate(zip(times, known_steps, strict=True)):
+        if stored:
+            at = in_order(stored, known)
             gap = max(0, at - known) if known is not None else None
             run_steps.append(Step(word=word, stage=Stage.DONE, at_ms=at, gap_ms=gap))
             known = at

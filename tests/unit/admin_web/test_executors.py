@@ -13,6 +13,7 @@ from tests.support.stored_rows import Rows, told_in
 from warren.sql.engine import Database
 from warren.sql.models import Epoch, Registration
 from warren.sql.registry import apps, catalogues, executor_loads, pauses, presence
+from warren.sql.run_status import Kind
 
 LOAD = {
     "cpu_percent": 42.4,
@@ -192,6 +193,30 @@ class TestListing:
         assert "not listed" in page
         assert "host-2" in admin.get("/executors?state=absent").text
         assert "host-1" not in admin.get("/executors?state=absent").text
+
+    def test_one_that_is_gone_comes_first_without_figures_and_names_what_it_lost(
+        self, admin: Visit, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, "reports", "host-9")
+        clock.pass_seconds(60)
+        beat(database, clock, "reports", "host-1")
+        rows = Rows(database.url.render_as_string(hide_password=False))
+        job_id = rows.job("nightly")
+        lost, again = (
+            rows.run(job_id, clock.now - n, status="LOST", address="host-9")
+            for n in (90_000, 80_000)
+        )
+        rows.run(job_id, clock.now - 80_000, status="SUCCEEDED", attempt=1, kind=Kind.RETRY)
+
+        listed = admin.get("/executors").text
+        [path] = re.findall(r'href="(/executors/\d+)"><strong[^>]*title="host-9"', listed)
+        page = admin.get(path).text
+
+        assert listed.index("host-9") < listed.index("host-1")
+        assert listed.count("gone since") == 1
+        assert "gone since" in page
+        assert f'name="id" value="{lost}"' in page
+        assert f'name="id" value="{again}"' not in page
 
     def test_filters_and_pages(self, admin: Visit, database: Database, clock: Clock) -> None:
         for number in range(120):

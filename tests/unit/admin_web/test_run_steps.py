@@ -80,3 +80,10 @@ def test_clocks_that_differ_make_no_negative_share() -> None:
 
     assert found is not None
     assert (found.waited_ms, found.worked_ms, found.total_ms) == (0, 1_000, 1_000)
+
+
+def test_steps_stay_in_order_although_clocks_differ_by_a_moment() -> None:
+    found = run("RUNNING", routed_at=NOW - 9_000, sent_at=NOW - 8_990, started_at=NOW - 8_993)
+
+    assert [step.at_ms for step in steps(found, NOW)[2:4]] == [NOW - 8_990] * 2
+    assert steps(found, NOW)[3].gap_ms == 0
