@@ -255,6 +255,8 @@ class Trigger(Message, frozen=True, kw_only=True):
     holds_limits: bool = False
     #: Its class of priority, see `warren.broker.turns`.
     priority: Natural = NORMAL
+    #: The epoch of the database that planned it; 0 = the first, or not given.
+    epoch: Natural = 0
 
     @property
     def identity(self) -> int:
@@ -281,13 +283,16 @@ class Welcome(Message, frozen=True, kw_only=True):
 
     It answers the heartbeat sent at `heartbeat_sent_at_ms`, so that the boot knows how old the
     answer may be, whatever its own clock says. With `wants_catalogue` the boot sends its
-    catalogue.
+    catalogue. `epoch` is the database's, 0 = the first; heartbeats repeat it with its proof, which
+    only schedulers can make.
     """
 
     boot_id: str
     now_ms: Natural
     heartbeat_sent_at_ms: Natural = 0
     wants_catalogue: bool = False
+    epoch: Natural = 0
+    epoch_proof: str = ""
 
 
 class Refused(Message, frozen=True, kw_only=True):
@@ -692,6 +697,7 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     - `repeated_id`: the highest id of a trigger that it knew as another run's; 0 = none.
     - `is_refused`: its gateway does not serve it, as its address is not allowed there. It is no
       value of `health_issues`, as 0.1.0 would reject the message.
+    - `epoch`, `epoch_proof`: the newest that a `Welcome` told it.
     """
 
     app: AppName
@@ -708,6 +714,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     last_run_id: Natural | None = None
     repeated_id: Natural = 0
     is_refused: bool = False
+    epoch: Natural = 0
+    epoch_proof: Annotated[str, msgspec.Meta(max_length=64)] = ""
 
     @property
     def each_health_issue(self) -> tuple[HealthIssue, ...]:

@@ -4,6 +4,7 @@
       └─ app key (its executors; `warren secrets app NAME`)      app_key
            └─ key of one direction and one executor              Sealer
       ├─ fingerprint: do two processes have the same secret?
+      ├─ proof of an epoch of the database, which executors repeat
       └─ key of an app's webhooks (their receivers; `warren secrets webhook NAME`)
 
 A process may hold two master secrets, or two keys of an app. It then signs with both and accepts
@@ -71,6 +72,14 @@ class ClusterKeys:
         Each has 64 hexadecimal digits and reveals nothing else about the secret.
         """
         info = f"fingerprint/{cluster_id}"
+        return tuple(derived_key(secret.encode(), info).hex() for secret in self._secrets)
+
+    def epoch_proofs(self, cluster_id: str, epoch: int) -> tuple[str, ...]:
+        """Return a proof by each secret that a scheduler has told this epoch of the database.
+
+        Executors have none of the secrets, so they can repeat an epoch and make up none.
+        """
+        info = f"epoch/{cluster_id}/{epoch}"
         return tuple(derived_key(secret.encode(), info).hex() for secret in self._secrets)
 
     def of_webhooks(self, app: str) -> tuple[bytes, ...]:

@@ -11,6 +11,7 @@ from warren.broker.transport import Transport
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.group_commit import CommitPace
 from warren.executor.journal.run_states import RunStates
+from warren.executor.known_epoch import KnownEpoch
 from warren.executor.messaging.heartbeat import BEAT_SECONDS, SchedulerClock
 from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotsFactory
@@ -57,6 +58,7 @@ class BootContext:
     transport: Transport
     sealer: Sealer
     run_states: RunStates
+    known_epoch: KnownEpoch
     clock: SchedulerClock
     limits: Limits
     make_slots: SlotsFactory

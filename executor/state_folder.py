@@ -46,6 +46,11 @@ class StateFolder:
         return self.path / "journal"
 
     @property
+    def epoch_path(self) -> Path:
+        """The file of the newest epoch of the database."""
+        return self.path / "epoch"
+
+    @property
     def script_folder(self) -> Path:
         """The folder of the sources of running scripts."""
         return self.path / "gluesource"

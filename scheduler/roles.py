@@ -60,6 +60,7 @@ from warren.scheduler.membership.registrar import ExecutorQueues, Registrar
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
+from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics.recorder import METRICS_JOBS, MetricsRecorder
 from warren.scheduler.node_context import Connections, Counters, NodeContext
@@ -341,6 +342,7 @@ class Roles:
         cluster_id = database.read(cluster.cluster_id)
         database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
         self._sealer = Sealer(keys, cluster_id, self.clock.now_ms)
+        self._epochs = ToldEpochs(database, keys, cluster_id)
         self.connections = Connections(transport, self._sealer, self.name, quorum=options.quorum)
         self._commands = CommandSender(self.connections.commands, self._sealer)
         messages = TriggerMessages(self._sealer, self.roster.triggers_per_message)
@@ -423,6 +425,7 @@ class Roles:
             roster=self.roster,
             accounts=self._accounts,
             catalogues=self.catalogues,
+            epochs=self._epochs,
         )
         self.drainer = Drainer(
             self.context, self._commands, self.roster, clock=self.context.monotonic
@@ -454,6 +457,7 @@ class Roles:
             roster=self.roster,
             registrar=self.registrar,
             accounts=self._accounts,
+            epochs=self._epochs,
             on_canary=self.self_health.hear_canary,
         )
 

@@ -143,8 +143,12 @@ class Servers:
             self._place = None
 
     def meet(self, number: str) -> None:
-        """Note which server an open connection is to; behind a proxy it may be another one."""
+        """Note which server an open connection is to.
+
+        Behind a proxy it may be another one by now, and any may have become read-only.
+        """
         if self._numbers and number not in self._numbers:
+            self.doubt()
             self._on_change()
 
     def note(self, epoch: int) -> None:

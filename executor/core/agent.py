@@ -27,6 +27,7 @@ from warren.executor.core.core import Core
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
+from warren.executor.known_epoch import KnownEpoch
 from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotsFactory
@@ -271,6 +272,7 @@ class Executor:
             transport=self._link.transport,
             sealer=Sealer(self._link.keys, None, self._clock.now_ms),
             run_states=run_states,
+            known_epoch=KnownEpoch(folder.epoch_path),
             clock=self._clock,
             limits=self._limits,
             make_slots=self._make_slots,

@@ -280,6 +280,7 @@ class Startup:
         if not self._clock.learn(welcome.now_ms, asked_at_ms=welcome.heartbeat_sent_at_ms):
             return
         self._roles.heartbeats.welcome()
+        self._context.known_epoch.learn(welcome, cluster)
         if not self.was_welcomed:
             self.was_welcomed = True
             self._context.sealer.pin(cluster)
@@ -528,6 +529,7 @@ class Core:
         who, roles = self._identity, self._roles
         cpu_percent, memory_percent = roles.load.read()
         catalogue = roles.slots.catalogue
+        epoch, epoch_proof = self._context.known_epoch.told
         return Heartbeat(
             app=who.app,
             address=who.address,
@@ -548,6 +550,8 @@ class Core:
             sent_at_ms=self._clock.steady_ms(),
             last_run_id=self._run_states.highest_id,
             repeated_id=self._run_states.repeated_id,
+            epoch=epoch,
+            epoch_proof=epoch_proof,
         )
 
     def _start_soon(self) -> None:
@@ -589,9 +593,10 @@ class Core:
         inbox = self._startup.run_inbox
         if inbox is None or self._is_closed:
             return
-        known_id = self._run_states.repeated_id
-        self._roles.intake.receive(arrivals)
-        if self._run_states.repeated_id != known_id:
+        intake = self._roles.intake
+        told = self._run_states.repeated_id, intake.counts["outdated"]
+        intake.receive(arrivals)
+        if told != (self._run_states.repeated_id, intake.counts["outdated"]):
             self._roles.heartbeats.beat_now()
         self._active_runs.start_ready()
         self._commits.when_durable(partial(inbox.ack, deliveries_of(arrivals)))

@@ -110,6 +110,7 @@ class Intake:
         self._boot_id = context.identity.boot_id
         self._address = context.identity.address
         self._run_states = context.run_states
+        self._known_epoch = context.known_epoch
         self._run_logs = context.run_logs
         self._clock = context.clock
         self._log = context.log
@@ -124,7 +125,11 @@ class Intake:
     def receive(self, arrivals: Sequence[Arrival]) -> None:
         """Answer or admit each trigger; all are recorded in the journal, not yet durably."""
         for arrival in arrivals:
-            if isinstance(arrival.message, Trigger):
+            if not isinstance(arrival.message, Trigger):
+                continue
+            if self._known_epoch.is_outdated(arrival.message):
+                self._drop_outdated(arrival.message)
+            else:
                 try:
                     self._receive(arrival.message, arrival)
                 except Exception as error:  # noqa: BLE001 - one trigger spoils no other
@@ -214,6 +219,17 @@ class Intake:
             job_id=trigger.job_id,
             boot_id=trigger.boot_id,
             why="it came before, and what became of it is not in the journal any more",
+        )
+
+    def _drop_outdated(self, trigger: Trigger) -> None:
+        """Answer nothing: the run of that id in the newer database may be another one."""
+        self.counts["outdated"] += 1
+        self._log.error(
+            "outdated_trigger_dropped",
+            run_id=trigger.run_id,
+            job_id=trigger.job_id,
+            epoch=trigger.epoch,
+            newest=self._known_epoch.told[0],
         )
 
     def _return(self, trigger: Trigger, count: str, why: Reason) -> None:

@@ -147,7 +147,8 @@ class ClaimFacts:
     all that are online, or those of the app's own list, which is `listed`, of which `away` are
     offline. `abilities` say which of them have what a run needs. Those in `unhealthy`, with their
     problems, are skipped while another is healthy. `in_flight` is how many runs each has. `route`
-    is the default route. `chosen` is what added routes chose that the previous claim asked.
+    is the default route. `chosen` is what added routes chose that the previous claim asked. `epoch`
+    is the database's before the claim.
     """
 
     app_id: int
@@ -163,6 +164,7 @@ class ClaimFacts:
     unhealthy: Mapping[str, tuple[HealthIssue, ...]] = field(default_factory=dict)
     chosen: Mapping[int, RouteDecision] = field(default_factory=dict)
     memories: Mapping[int, Memory] = field(default_factory=dict)
+    epoch: int = 0
     scripts: Mapping[int, Script | None] = field(default_factory=dict)
 
     def able(self, need: Need, addresses: Iterable[str]) -> tuple[str, ...]:
@@ -537,6 +539,7 @@ class RunDecisions:
             routed_at=self._facts.now_ms,
             script=due.script,
             holds_limits=holds is not None,
+            epoch=self._facts.epoch,
         )
         if total != row.shard_total:
             item = replace(item, trigger=msgspec.structs.replace(item.trigger, shard_total=total))

@@ -394,6 +394,7 @@ class Dispatcher:
             abilities=self._roster.abilities(turn.app),
             route=route or DEFAULT_ROUTE,
             unhealthy=self._roster.unhealthy(turn.app),
+            epoch=self._context.database.epoch,
         )
 
     # -- claim ------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@ from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.registrar import Registrar
 from warren.scheduler.membership.registration import registration, stored_returns_seconds
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql import epochs
@@ -67,6 +68,7 @@ class Presence:
         roster: Roster,
         registrar: Registrar,
         accounts: BootAccounts,
+        epochs: ToldEpochs,
         on_canary: Callable[[int], None],
     ) -> None:
         self._context = context
@@ -75,6 +77,7 @@ class Presence:
         self._roster = roster
         self._registrar = registrar
         self._accounts = accounts
+        self._epochs = epochs
         self._on_canary = on_canary
         self._rejected: dict[str, float] = {}
         #: The first id of the newest epoch; lower if that is not known here yet.
@@ -170,6 +173,7 @@ class Presence:
         now_ms: int,
     ) -> None:
         """Handle the messages, each with the broker account that sent it."""
+        self._epochs.hear(beat for beat, _ in heartbeats)
         latest = {(_boot(beat), user): beat for beat, user in heartbeats}
         for goodbye, user in goodbyes:
             # A goodbye is a boot's last message; a heartbeat in the same batch is older.

@@ -42,6 +42,7 @@ from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS, MinuteNotes
 from warren.sql.errors import DatabaseUnavailable
@@ -264,8 +265,10 @@ class Registrar:
         roster: Roster,
         accounts: BootAccounts,
         catalogues: Catalogues,
+        epochs: ToldEpochs,
     ) -> None:
         self._context = context
+        self._epochs = epochs
         self._commands = commands
         self._queues = queues
         self._requester = requester
@@ -402,11 +405,14 @@ class Registrar:
             self._roster.admit(beat)
             self._context.wakes.wake("dispatcher")
         # Executors set their clocks by it, and a round may have waited for database or broker.
+        epoch, epoch_proof = self._epochs.current()
         welcome = Welcome(
             boot_id=beat.boot_id,
             now_ms=self._context.now_ms(),
             heartbeat_sent_at_ms=beat.sent_at_ms,
             wants_catalogue=wants_catalogue,
+            epoch=epoch,
+            epoch_proof=epoch_proof,
         )
         return _reply(beat, welcome)
 

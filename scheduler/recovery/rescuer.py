@@ -7,7 +7,7 @@ reconciler if another boot has its address.
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import structlog
@@ -39,11 +39,12 @@ class Resending(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TriggerParts:
-    """What triggers contain in addition to their runs, by id."""
+    """What triggers contain in addition to their runs, by id, and the database's epoch."""
 
     jobs: Mapping[int, JobToRun]
     apps: Mapping[int, str]
     scripts: Mapping[int, Script | None]
+    epoch: int = 0
 
     def trigger(self, row: RoutedRun) -> RoutedTrigger | None:
         """Return the trigger of a run, marked as sent again.
@@ -65,6 +66,7 @@ class TriggerParts:
                 routed_at=row.routed_at,
                 script=script,
                 resent=True,
+                epoch=self.epoch,
             )
         except ValueError as error:
             log.warning("trigger_not_made", run_id=row.id, job_id=row.job_id, error=str(error))
@@ -80,7 +82,9 @@ class Resender:
     def again(self, rows: Sequence[RoutedRun]) -> Resending:
         """Return the triggers of routed runs, and the runs that can no longer get one."""
         apps = self._context.app_names.known()
-        parts = self._context.database.read(lambda session: _parts(session, rows, apps))
+        database = self._context.database
+        epoch = database.epoch
+        parts = replace(database.read(lambda session: _parts(session, rows, apps)), epoch=epoch)
         made = [(row, parts.trigger(row)) for row in rows]
         return Resending(
             triggers=[trigger for _, trigger in made if trigger is not None],

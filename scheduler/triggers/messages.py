@@ -131,6 +131,7 @@ def routed_trigger(
     script: Script | None = None,
     resent: bool = False,
     holds_limits: bool = False,
+    epoch: int = 0,
 ) -> RoutedTrigger:
     """Return the trigger of a run for a boot of an executor; a script replaces the handler.
 
@@ -166,5 +167,6 @@ def routed_trigger(
             traceparent=run.traceparent or "",
             holds_limits=holds_limits,
             priority=rank_of(job.priority),
+            epoch=epoch,
         ),
     )

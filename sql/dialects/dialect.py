@@ -41,8 +41,9 @@ class ServerFacts:
     """What a server says of itself.
 
     Attributes:
-        number: what tells it from the servers that it replicates, or from its replicas.
-        identity: the same; of a cluster whose nodes commit together, the cluster's.
+        number: what tells it from the servers that it replicates, or from its replicas, and changes
+            when it becomes read-only.
+        identity: which server it is; of a cluster whose nodes commit together, the cluster's.
         is_read_only: it refuses writes of ordinary accounts.
         is_replica: it takes changes from another server now.
 

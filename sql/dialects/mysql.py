@@ -114,8 +114,7 @@ class MySQL:
     parameter = "%s"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"
-    #: Replication requires that it is different on each server.
-    server_number = "@@server_id"
+    server_number = mysql_servers.NUMBER
     indexes = (
         "SELECT table_name, index_name, non_unique = 0, "
         "GROUP_CONCAT(column_name ORDER BY seq_in_index) FROM information_schema.statistics "

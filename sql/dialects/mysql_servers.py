@@ -8,6 +8,9 @@ from typing import Any
 
 from warren.sql.dialects.dialect import ServerFacts
 
+#: The id of a server, which replication requires to be different on each, and whether it is
+#: read-only: so a primary that becomes read-only is looked at again.
+NUMBER = "CONCAT(@@server_id, '/', @@global.read_only)"
 _OFF = (None, 0, "0", "OFF", "")
 _GALERA, _GROUP = "wsrep_cluster_state_uuid", "group_replication_group_name"
 #: Whether both threads of a replica work; MariaDB only. A replica that has lost its primary is OFF.
@@ -16,7 +19,9 @@ _REPLICATES = "Slave_running"
 
 def facts(connection: Any) -> ServerFacts:
     """Return what the server says of itself."""
-    [(server_id, is_read_only)] = _rows(connection, "SELECT @@server_id, @@global.read_only")
+    [(server_id, is_read_only, number)] = _rows(
+        connection, f"SELECT @@server_id, @@global.read_only, {NUMBER}"
+    )
     names = f"'{_GALERA}', '{_REPLICATES}'"
     status = dict(_rows(connection, f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
     variables = dict(_rows(connection, f"SHOW GLOBAL VARIABLES LIKE '{_GROUP}'"))
@@ -26,7 +31,7 @@ def facts(connection: Any) -> ServerFacts:
     else:
         identity = f"group {group}" if group else f"server {server_id}"
     return ServerFacts(
-        number=str(server_id),
+        number=str(number),
         identity=identity,
         is_read_only=is_read_only not in _OFF,
         is_replica=status.get(_REPLICATES) not in _OFF,

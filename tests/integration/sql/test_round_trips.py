@@ -20,6 +20,24 @@ def sent(mariadb_database: Database, monkeypatch: pytest.MonkeyPatch) -> list[st
     return sent_statements(monkeypatch)
 
 
+def test_the_server_of_a_new_connection_is_checked_by_one_statement_in_place_of_another(
+    mariadb_schema_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(mariadb_schema_url)
+    database.read(lambda session: session.execute(ONE))
+    database.engine.dispose()
+    sent = sent_statements(monkeypatch)
+
+    database.read(lambda session: session.execute(ONE))
+
+    assert [each for each in sent if "server" in each] == [
+        "SELECT CONCAT(@@server_id, '/', @@global.read_only)"
+    ]
+    # SQLAlchemy would send this again.
+    assert len([each for each in sent if each.startswith("SET NAMES")]) == 1
+    database.close()
+
+
 def test_a_transaction_that_was_committed_is_not_rolled_back(
     mariadb_database: Database, sent: list[str]
 ) -> None:

@@ -1,5 +1,6 @@
 """The servers behind a database's URLs: which one is used, and which one is refused."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
@@ -10,6 +11,7 @@ from sqlalchemy import func, select, text, update
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.replicated import Replicated
+from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
 from warren.sql.errors import DatabaseUnavailable
@@ -167,6 +169,18 @@ def test_a_server_is_refused_once_somebody_has_seen_a_newer_epoch(
     with pytest.raises(DatabaseUnavailable, match=r"demo/one has seen that of 2026-09-21T"):
         note(database)
     assert "database_server_refused" in capsys.readouterr().out
+
+
+def test_who_only_reads_leaves_a_primary_that_has_become_read_only(
+    servers: Replicated, open_database: Open
+) -> None:
+    database = open_database(fail_fast=True)
+    clock = DatabaseClock(database, monotonic=time.monotonic)
+    fail_over(servers)
+
+    clock.run_round()
+
+    assert port_of(database) == servers.second.port
 
 
 def test_what_is_only_read_may_be_a_replica(servers: Replicated, open_database: Open) -> None:
