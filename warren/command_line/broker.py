@@ -46,7 +46,7 @@ def migrate_queues(settings: Settings) -> None:
             "or name all hosts of the cluster in WARREN_BROKER_URL"
         )
     with open_database(settings, for_writing=True) as database:
-        _refuse_unless_still(database)
+        refuse_unless_still(database)
         queues = durable_queues(database)
         try:
             with open_kinds(broker_settings(settings)) as kinds:
@@ -59,7 +59,7 @@ def migrate_queues(settings: Settings) -> None:
         print("all queues are quorum queues already")
 
 
-def _refuse_unless_still(database: Database) -> None:
+def refuse_unless_still(database: Database) -> None:
     """Refuse if a scheduler or an executor is online, or a run is open."""
     nodes, now_ms = registrations(database, presence.ADMIN)
     boots, _ = registrations(database, presence.EXECUTOR)
