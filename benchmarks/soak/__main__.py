@@ -133,8 +133,9 @@ def _suffer(cluster: SoakCluster, faults: list[Fault], seconds: float) -> None:
     makers, begun = Faults(cluster), time.monotonic()
     waiting, undone, sampled_at = list(faults), list[tuple[float, Undo]](), 0.0
     while (now := time.monotonic() - begun) < seconds:
-        if waiting and now >= waiting[0].at_seconds and makers.may_begin(waiting[0]):
-            fault = waiting.pop(0)
+        due = (one for one in waiting if now >= one.at_seconds)
+        if fault := next(filter(makers.may_begin, due), None):
+            waiting.remove(fault)
             print(fault, flush=True)
             undo = makers.begin(fault)
             undone.append((time.monotonic() - begun + fault.seconds, undo))

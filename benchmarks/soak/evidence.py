@@ -63,6 +63,7 @@ def gather(
         orphans=list(map(str, cluster.orphans())),
         uncalled={row.run for row in rows if row.job in remote} - called.keys(),
         unshipped=cluster.services.unshipped,
+        untold=max(0, cluster.services.failovers_with_loss - len(report.epochs)),
         memory=cluster.memory,
     )
 

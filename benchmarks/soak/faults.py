@@ -180,6 +180,7 @@ class Faults:
             old.start()
             lost = known_runs(old) - known
             self._services.unshipped |= {run for run, *_ in lost}
+            self._services.failovers_with_loss += bool(lost)
             if self._services.topology.lists_databases:
                 time.sleep(OLD_PRIMARY_SECONDS)
             database.follow_again()

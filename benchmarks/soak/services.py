@@ -35,6 +35,7 @@ class Services:
         self.to_judge = Proxy(serving.port)
         #: Runs of which a failover has lost what the old primary had committed.
         self.unshipped: set[int] = set()
+        self.failovers_with_loss = 0
         self._returning = ThreadPoolExecutor(1)
         self._returns: list[Future[Any]] = []
 

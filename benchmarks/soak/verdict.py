@@ -70,6 +70,7 @@ class Evidence:
     limit or a backfill told of others. `uncalled` are runs for gateways that called no executor for
     them. `unshipped` are runs of which a failover lost what the old
     primary knew: that such a one starts again, or another for its due time, is counted apart.
+    `untold` are such failovers that Warren has not told of.
     """
 
     rows: Sequence[Row]
@@ -84,6 +85,7 @@ class Evidence:
     orphans: Sequence[str] = ()
     uncalled: Collection[int] = ()
     unshipped: Collection[int] = ()
+    untold: int = 0
     memory: Sequence[float] = ()
 
 
@@ -141,6 +143,7 @@ def judge(evidence: Evidence) -> Verdict:
                 *_unfilled(evidence),
                 *_of_flows("lost", evidence),
                 *_lost_uncalled(evidence),
+                *["a failover lost commits, and `warren audit` names no epoch"] * evidence.untold,
                 *_of_audit(evidence.audit_lost),
             ],
             "doubled": [

@@ -60,6 +60,7 @@ def test_a_sound_cluster_is_said_to_be_sound_in_one_line() -> None:
         ({"skips": []}, "lost"),  # a due time without run or skip
         ({"starts": [start(10, 1_000)]}, "lost"),  # a success that never began
         ({"audit_lost": 1}, "lost"),
+        ({"untold": 1}, "lost"),
         ({"rows": [*SOUND["rows"], row(12, 3_000, status=RunStatus.FAILED)]}, "doubled"),
         ({"audit_doubled": 1}, "doubled"),
         ({"starts": [*SOUND["starts"], start(10, 1_000)]}, "started_twice"),
@@ -188,6 +189,27 @@ def test_network_that_is_cut_holds_what_is_sent_and_one_that_is_reset_ends_conne
                 client.settimeout(10)
                 with pytest.raises(ConnectionResetError):
                     client.recv(10)
+                there.close()
+        finally:
+            proxy.close()
+
+
+def test_network_that_is_turned_ends_connections_and_leads_new_ones_to_the_other_server() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as old,
+        socket.create_server(("127.0.0.1", 0)) as new,
+    ):
+        proxy = Proxy(old.getsockname()[1])
+        try:
+            with socket.create_connection(("127.0.0.1", proxy.port), 10) as client:
+                there, _ = old.accept()
+                proxy.turn(new.getsockname()[1])
+                with pytest.raises(ConnectionResetError):
+                    client.recv(10)
+                there.close()
+            new.settimeout(10)
+            with socket.create_connection(("127.0.0.1", proxy.port), 10):
+                there, _ = new.accept()
                 there.close()
         finally:
             proxy.close()
