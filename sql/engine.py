@@ -280,6 +280,11 @@ class Database:
         if self._servers is not None:
             self._servers.meet(number)
 
+    def watch_servers(self) -> None:
+        """Log servers of the list that could be written although another took their place."""
+        if self._servers is not None:
+            self._servers.watch()
+
     def look_at_servers(self) -> list[tuple[str, Looked, str]]:
         """Ask every server; return its name, what it says, and why it cannot be used if so."""
         if self._servers is None:

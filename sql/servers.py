@@ -107,7 +107,7 @@ class Servers:
         self._seen = 0
         self._seen_by = "this process"
         self._failure = ""
-        self._failed_at = self._told_at = float("-inf")
+        self._failed_at = self._told_at = self._watch_at = float("-inf")
 
     @property
     def name(self) -> str:
@@ -179,6 +179,22 @@ class Servers:
             return looks.wait(None)
         finally:
             looks.close()
+
+    def watch(self) -> None:
+        """Look, once a minute, for servers of the list that have been replaced, and log them."""
+        now = time.monotonic()
+        if len(self._urls) == 1 or self._open_one is None or now < self._watch_at:
+            return
+        self._watch_at = now + TELL_SECONDS
+        looks = _Looks(self, self._open_one)
+        try:
+            found = looks.wait(OTHERS_SECONDS)
+        finally:
+            looks.close()
+        for looked in found:
+            is_old = looked.has_schema and looked.epoch < self._seen
+            if is_old and looked.facts is not None and not looked.facts.is_read_only:
+                self._tell_outdated(looked)
 
     def why_not(self, looked: Looked) -> str:
         """Return why a server cannot be used; empty if it can."""

@@ -284,6 +284,7 @@ class EpochWatch:
         found = self._database.read(epochs.all_epochs)
         self._roster.needs_identities = bool(found)
         self._database.note_epochs(found)
+        self._database.watch_servers()
         if (outdated := self._roster.outdated()) != self._outdated:
             self._outdated = outdated
             log.warning("executors_outdated", executors=outdated)

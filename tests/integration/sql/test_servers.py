@@ -171,6 +171,22 @@ def test_a_server_is_refused_once_somebody_has_seen_a_newer_epoch(
     assert "database_server_refused" in capsys.readouterr().out
 
 
+def test_an_old_primary_that_comes_back_is_logged_while_the_new_one_is_used(
+    servers: Replicated, open_database: Open, capsys: pytest.CaptureFixture[str]
+) -> None:
+    database = open_database()
+    note(database)
+    fail_over(servers)
+    eventually(partial(can_write, database))
+    servers.first.execute("SET GLOBAL read_only = 0")
+
+    database.watch_servers()
+
+    told = capsys.readouterr().out
+    assert "database_server_refused" in told
+    assert f"127.0.0.1:{servers.first.port}" in told.partition("database_server_refused")[2]
+
+
 def test_who_only_reads_leaves_a_primary_that_has_become_read_only(
     servers: Replicated, open_database: Open
 ) -> None:
