@@ -10,9 +10,10 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.orm import Session
 
+from warren.scheduler.board import events, open_runs
 from warren.scheduler.board.folding import fold, rebuild
 from warren.sql import unfolded
-from warren.sql.board import fill, quarters
+from warren.sql.board import fill, live, quarters
 from warren.sql.engine import Database
 from warren.sql.instants import HOUR_MS
 from warren.sql.registry.cluster import LeaseHolder
@@ -25,6 +26,8 @@ LEASE = "board"
 ROUND_SECONDS, WAIT_FACTOR = 1.0, 5
 #: Runs taken in at once, and transactions that ended them.
 CHANGES = 5_000
+#: How often to look at what is open.
+LOOK_MS = 5_000
 #: Jobs and quarters filled at once, and the share of time that this may take.
 FILL_JOBS, FILL_QUARTERS = 50, 4
 FILL_FACTOR = 1.0
@@ -51,25 +54,27 @@ class BoardKeeper:
         self._monotonic = monotonic
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._is_filled = False
-        self._forgot_ms = 0
+        self._looked_ms = self._forgot_ms = 0
+        #: The jobs that are stored as waiting or running for long; None = not known.
+        self._marked: set[int] | None = None
 
     def run_round(self, now_ms: int) -> float:
         """Take in what has changed; return the seconds to wait, fewer if there is more."""
         began = self._monotonic()
         has_more = self._database.read_autocommit(unfolded.exist)
-        if not has_more and self._is_filled and abs(now_ms - self._forgot_ms) < HOUR_MS:
+        is_to_look = abs(now_ms - self._looked_ms) >= LOOK_MS
+        if not (has_more or is_to_look):
             return ROUND_SECONDS
         if not self._lease.take(now_ms):
-            self._is_filled = False
+            self._is_filled, self._marked, self._looked_ms = False, None, now_ms
             return ROUND_SECONDS
         if has_more:
             has_more = self._database.write(lambda session: self._fold(session, now_ms))
         if not self._is_filled:
             self._is_filled = self._database.write(lambda session: self._fill(session, now_ms))
-        if abs(now_ms - self._forgot_ms) >= HOUR_MS:
-            kept_ms = quarter_of(now_ms - quarters.KEPT_MS)
-            self._database.write(lambda session: quarters.forget(session, kept_ms))
-            self._forgot_ms = now_ms
+        elif is_to_look:
+            self._database.write(lambda session: self._look(session, now_ms))
+            self._looked_ms = now_ms
         took = self._monotonic() - began
         if has_more or not self._is_filled:
             return took * FILL_FACTOR
@@ -86,6 +91,17 @@ class BoardKeeper:
         fold(session, unfolded.together(rows), now_ms=now_ms)
         unfolded.forget(session, (row.id for row in rows))
         return unfolded.exist(session) if rows else False
+
+    def _look(self, session: Session, now_ms: int) -> None:
+        """Look at what is open, and forget what is old once an hour."""
+        fill.lock(session)
+        known = live.marked(session) if self._marked is None else self._marked
+        waiting = live.waiting(session, due_before_ms=now_ms - open_runs.OVERDUE_MS)
+        self._marked = open_runs.look(session, waiting, known, now_ms=now_ms)
+        events.look(session, waiting, now_ms=now_ms)
+        if abs(now_ms - self._forgot_ms) >= HOUR_MS:
+            quarters.forget(session, quarter_of(now_ms - quarters.KEPT_MS))
+            self._forgot_ms = now_ms
 
     def _fill(self, session: Session, now_ms: int) -> bool:
         """Fill a part of the board from the rows of before; return whether that is over."""

@@ -1,0 +1,61 @@
+"""Outages are one error in many jobs; an event that goes on stays the same event."""
+
+from warren.scheduler.board.events import EventKind, Happening, matched, outages
+from warren.sql.board.live import EventRow, SpellRow
+from warren.sql.instants import HOUR_MS, MINUTE_MS
+
+START = 1_800_000_000_000
+
+
+def spell(
+    minute: int, last: int, *, key: str = "refused", app_id: int = 1, **more: str
+) -> SpellRow:
+    since_at, last_at = START + minute * MINUTE_MS, START + last * MINUTE_MS
+    return SpellRow(app_id, key, f"{key} by pg-main", since_at, last_at, more.get("still", ""))
+
+
+def test_one_error_in_five_jobs_is_an_outage() -> None:
+    few = [spell(minute, 40) for minute in range(4)]
+
+    assert outages(few) == []
+    [outage] = outages([*few, spell(30, 55)])
+    assert (outage.kind, outage.count, outage.subject) == (
+        EventKind.OUTAGE,
+        5,
+        "refused by pg-main",
+    )
+    assert (outage.since_at, outage.until_at) == (START, START + 55 * MINUTE_MS)
+
+
+def test_an_outage_lasts_while_one_of_its_jobs_fails_with_that_error() -> None:
+    some = [spell(minute, 40) for minute in range(4)]
+
+    [outage] = outages([*some, spell(5, 40, still="refused")])
+    [over] = outages([*some, spell(5, 40, still="wrong password")])
+
+    assert outage.until_at is None
+    assert over.until_at == START + 40 * MINUTE_MS
+
+
+def test_other_apps_other_errors_and_other_times_are_no_outage() -> None:
+    apps = [spell(0, 9, app_id=app_id) for app_id in range(5)]
+    errors = [spell(0, 9, key=key) for key in "abcde"]
+    times = [spell(minute, minute + 1) for minute in range(0, 100, 20)]
+
+    for spells in (apps, errors, times):
+        assert outages(spells) == []
+
+
+def test_what_goes_on_is_the_same_event() -> None:
+    one = Happening(kind=EventKind.PAUSE, app_id=1, subject="ops", since_at=START)
+    known = [
+        EventRow(1, "PAUSE", 1, "ops", START - HOUR_MS, START - MINUTE_MS, 0),
+        EventRow(2, "PAUSE", 1, "ops", START, None, 0),
+        EventRow(3, "PAUSE", 2, "ops", START, None, 0),
+    ]
+
+    assert [(found, event and event.id) for found, event in matched([one], known)] == [
+        (one, 2),
+        (None, 1),
+        (None, 3),
+    ]
