@@ -577,7 +577,7 @@ class Roles:
         self.metrics_recorder = MetricsRecorder(
             database, self.context.metrics, jobs_limit=self._options.metrics_jobs
         )
-        self.board_keeper = BoardKeeper(node=self.name, database=database)
+        self.board_keeper = BoardKeeper(node=self.name, database=database, timezone=timezone)
         self.reporter = Reporter(node=self.name, database=database, timezone=timezone)
         self.cleaner = Cleaner(
             node=self.name,

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.scheduler.board import events, open_runs
+from warren.scheduler.board import events, next_hour, open_runs
 from warren.scheduler.board.folding import fold, rebuild
 from warren.sql import unfolded
 from warren.sql.board import fill, live, quarters
 from warren.sql.engine import Database
-from warren.sql.instants import HOUR_MS
+from warren.sql.instants import HOUR_MS, MINUTE_MS
 from warren.sql.registry.cluster import LeaseHolder
 from warren.sql.unfolded import QUARTER_MS, quarter_of
 
@@ -28,6 +28,8 @@ ROUND_SECONDS, WAIT_FACTOR = 1.0, 5
 CHANGES = 5_000
 #: How often to look at what is open.
 LOOK_MS = 5_000
+#: How often to look ahead.
+FORESEE_MS = MINUTE_MS
 #: Jobs and quarters filled at once, and the share of time that this may take.
 FILL_JOBS, FILL_QUARTERS = 50, 4
 FILL_FACTOR = 1.0
@@ -39,6 +41,7 @@ class BoardKeeper:
     Args:
         node: this scheduler's name.
         database: where runs and the board are stored.
+        timezone: the zone of jobs that name none.
         monotonic: a clock in seconds that measures rounds.
 
     """
@@ -48,13 +51,15 @@ class BoardKeeper:
         *,
         node: str,
         database: Database,
+        timezone: str = "UTC",
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
+        self._timezone = timezone
         self._monotonic = monotonic
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._is_filled = False
-        self._looked_ms = self._forgot_ms = 0
+        self._looked_ms = self._forgot_ms = self._foresaw_ms = 0
         #: The jobs that are stored as waiting or running for long; None = not known.
         self._marked: set[int] | None = None
 
@@ -75,6 +80,11 @@ class BoardKeeper:
         elif is_to_look:
             self._database.write(lambda session: self._look(session, now_ms))
             self._looked_ms = now_ms
+            if abs(now_ms - self._foresaw_ms) >= FORESEE_MS:
+                self._database.write(
+                    lambda session: next_hour.make(session, timezone=self._timezone, now_ms=now_ms)
+                )
+                self._foresaw_ms = now_ms
         took = self._monotonic() - began
         if has_more or not self._is_filled:
             return took * FILL_FACTOR

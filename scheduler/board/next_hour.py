@@ -1,0 +1,242 @@
+"""The outlook of each app: what is due in the next hour, and what of it starts late.
+
+It knows the schedules, usual durations, slots of executors that are online, limits, and the room of
+each job. It does not know what people and parents will start, how long a run takes in truth, or
+which executor a route chooses.
+"""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from warren.scheduler.board.outlook import Expected, Needed, Rate, Resource, Start, foresee
+from warren.scheduler.limits.specs import stored_uses
+from warren.scheduler.membership.registration import stored_load
+from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.problems import Problem
+from warren.scheduler.schedules.reading import calendars_for, read_schedule
+from warren.scheduler.schedules.schedule import ScheduleFacts
+from warren.sql.batch import chunks
+from warren.sql.board import live, next_hour
+from warren.sql.board.next_hour import DueJob, LimitRoom, Needs, OpenRun
+from warren.sql.instants import HOUR_MS, MINUTE_MS
+from warren.sql.models.job_tables import Scope
+from warren.sql.registry import presence
+from warren.sql.registry.presence import ProcessState
+from warren.sql.run_status import LATE_MS, RunStatus
+
+MINUTES = 60
+#: The most due times of one job, and of all, that are looked at.
+JOB_TICKS, ALL_TICKS = 720, 20_000
+#: How long a run takes of which nothing is known.
+UNKNOWN_MS = 1_000
+#: The most late starts that an outlook lists.
+MAX_LATE = 50
+_NO_NEEDS = Needs(0, 0, "", None, None, None)
+
+
+def make(session: Session, *, timezone: str, now_ms: int) -> None:
+    """Store the outlook of each app that has executors or due runs; `timezone` is the usual one."""
+    until_ms = now_ms + HOUR_MS
+    jobs = next_hour.due_jobs(session, until_ms)
+    runs = next_hour.open_runs(session, until_ms)
+    ids = sorted({job.id for job in jobs} | {run.job_id for run in runs})
+    needs = {
+        id_: need for part in chunks(ids) for id_, need in next_hour.needs(session, part).items()
+    }
+    slots, executors = _slots(session, now_ms)
+    limits = next_hour.limits(session)
+    takes = _Takes(needs, limits)
+    due = [
+        *_due_times(session, jobs, takes, cluster_zone(session, timezone), (now_ms, until_ms)),
+        *(_waiting(run, takes) for run in runs if run.status != RunStatus.RUNNING),
+    ]
+    running = [_running(run, takes, now_ms) for run in runs if run.status == RunStatus.RUNNING]
+    apps = slots.keys() | {one.app_id for one in due}
+    room = {Resource(Needed.SLOT, app_id): slots.get(app_id, 0) for app_id in apps}
+    room |= {
+        Resource(Needed.LIMIT, row.id): row.at_once for row in limits if row.at_once is not None
+    }
+    room |= _rooms(due, needs, executors)
+    rates = {Resource(Needed.LIMIT, row.id): rate for row in limits if (rate := _rate(row))}
+    starts = foresee(due, running, room, now_ms=now_ms, until_ms=until_ms, rates=rates)
+    by_app: dict[int, list[Start]] = defaultdict(list)
+    for start in starts:
+        by_app[start.run.app_id].append(start)
+    names = {row.id: row.name or "" for row in limits}
+    outlooks = {
+        app_id: content(
+            by_app[app_id],
+            [run for run in running if run.app_id == app_id],
+            slots=slots.get(app_id, 0),
+            limits=names,
+            now_ms=now_ms,
+        )
+        for app_id in apps
+    }
+    next_hour.store(
+        session, {app_id: json.dumps(facts) for app_id, facts in outlooks.items()}, now_ms=now_ms
+    )
+
+
+def content(
+    starts: Sequence[Start],
+    running: Iterable[Expected],
+    *,
+    slots: int,
+    limits: Mapping[int, str],
+    now_ms: int,
+) -> dict[str, Any]:
+    """Return what is stored of an app: numbers by minute, and the first late starts.
+
+    `minutes` is how many runs are expected to run in each minute, `waiting` how many wait.
+    """
+    until_ms = now_ms + HOUR_MS
+    runs = [0] * MINUTES
+    waiting = [0] * MINUTES
+    for one in running:
+        _count(runs, now_ms, now_ms + one.lasts_ms, now_ms)
+    late = []
+    for start in starts:
+        begins_at = until_ms if start.starts_at is None else start.starts_at
+        if start.starts_at is not None:
+            _count(runs, begins_at, begins_at + start.run.lasts_ms, now_ms)
+        if start.late_ms(until_ms) > LATE_MS:
+            _count(waiting, start.run.due_at, begins_at, now_ms)
+            late.append(start)
+    return {
+        "slots": slots,
+        "due": len(starts),
+        "minutes": runs,
+        "waiting": waiting,
+        "late_count": len(late),
+        "late": [
+            {
+                "job_id": start.run.job_id,
+                "due_at": start.run.due_at,
+                "starts_at": start.starts_at,
+                "waits_for": _words(start.waited_for, limits),
+            }
+            for start in late[:MAX_LATE]
+        ],
+    }
+
+
+def _count(minutes: list[int], from_ms: int, to_ms: int, now_ms: int) -> None:
+    """Add one to each minute that a span of time touches."""
+    first = max(0, (from_ms - now_ms) // MINUTE_MS)
+    last = min(MINUTES - 1, (max(to_ms, from_ms + 1) - 1 - now_ms) // MINUTE_MS)
+    for minute in range(first, last + 1):
+        minutes[minute] += 1
+
+
+def _words(resource: Resource | None, limits: Mapping[int, str]) -> str:
+    if resource is None:
+        return ""
+    if resource.kind is Needed.LIMIT:
+        return f"limit {limits.get(resource.id, '')}"
+    return resource.kind.value
+
+
+class _Takes:
+    """What runs of each job take, and how long they last."""
+
+    def __init__(self, needs: Mapping[int, Needs], limits: Iterable[LimitRoom]) -> None:
+        self._needs = needs
+        self._limits = {row.name: row.id for row in limits}
+
+    def of(self, job_id: int, app_id: int) -> dict[Resource, int]:
+        need = self._needs.get(job_id, _NO_NEEDS)
+        taken = {Resource(Needed.SLOT, app_id): 1}
+        if need.concurrency:
+            taken[Resource(Needed.JOB, job_id)] = 1
+        for use in stored_uses(need.limits):
+            if use.name in self._limits:
+                taken[Resource(Needed.LIMIT, self._limits[use.name])] = use.weight
+        return taken
+
+    def lasts_ms(self, job_id: int) -> int:
+        need = self._needs.get(job_id, _NO_NEEDS)
+        return need.usual_ms or need.took_ms or UNKNOWN_MS
+
+
+def _due_times(
+    session: Session, jobs: Sequence[DueJob], takes: _Takes, zone: str, span: tuple[int, int]
+) -> list[Expected]:
+    """Return the due times of schedules; those of fixed delays only until the next one."""
+    found: list[Expected] = []
+    calendars = calendars_for(session, jobs)
+    for job in jobs:
+        if len(found) >= ALL_TICKS:
+            break
+        try:
+            schedule = read_schedule(ScheduleFacts.of(job, job.timezone or zone), calendars)
+        except Problem:  # the planner stops such a job, and says so
+            continue
+        after_ms = max(span[0], job.next_tick_at - 1)
+        ticks = (
+            [job.next_tick_at]
+            if schedule.waits_for_completion
+            else schedule.ticks(after_ms, span[1], job.next_tick_at, JOB_TICKS)
+        )
+        found += [_expected(job.id, job.app_id, tick, takes) for tick in ticks]
+    return found
+
+
+def _expected(job_id: int, app_id: int, due_at: int, takes: _Takes) -> Expected:
+    return Expected(
+        job_id=job_id,
+        app_id=app_id,
+        due_at=due_at,
+        lasts_ms=takes.lasts_ms(job_id),
+        takes=takes.of(job_id, app_id),
+    )
+
+
+def _waiting(run: OpenRun, takes: _Takes) -> Expected:
+    return _expected(run.job_id, run.app_id, run.due_at, takes)
+
+
+def _running(run: OpenRun, takes: _Takes, now_ms: int) -> Expected:
+    ran_ms = max(0, now_ms - (run.started_at or now_ms))
+    return Expected(
+        job_id=run.job_id,
+        app_id=run.app_id,
+        due_at=run.due_at,
+        lasts_ms=max(takes.lasts_ms(run.job_id) - ran_ms, UNKNOWN_MS),
+        takes=takes.of(run.job_id, run.app_id),
+    )
+
+
+def _slots(session: Session, now_ms: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Return how many slots, and how many executors, each app has online."""
+    slots: dict[int, int] = defaultdict(int)
+    executors: dict[int, int] = defaultdict(int)
+    for app_id, row in live.executors(session):
+        if presence.state(row, now_ms) is ProcessState.ALIVE:
+            number = stored_load(row).get("slots", 0)
+            slots[app_id] += number if isinstance(number, int) else 0
+            executors[app_id] += 1
+    return slots, executors
+
+
+def _rooms(
+    due: Iterable[Expected], needs: Mapping[int, Needs], executors: Mapping[int, int]
+) -> dict[Resource, int]:
+    """Return how many runs of each job may run at once."""
+    return {
+        Resource(Needed.JOB, run.job_id): need.concurrency
+        * (1 if need.scope == Scope.CLUSTER else max(1, executors.get(run.app_id, 0)))
+        for run in due
+        if (need := needs.get(run.job_id, _NO_NEEDS)).concurrency
+    }
+
+
+def _rate(row: LimitRoom) -> Rate | None:
+    if row.rate is None or not row.per_ms:
+        return None
+    tokens = float(row.rate) if row.tokens is None else row.tokens
+    return Rate(size=float(row.rate), per_ms=row.rate / row.per_ms, tokens=tokens)
