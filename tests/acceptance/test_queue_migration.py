@@ -34,6 +34,14 @@ def test_classic_queues_become_quorum_queues_between_two_runs(
         scheduler.send(signal.SIGTERM)
         scheduler.wait()
         assert "classic queues" in deployment.warren("check", "--for", "scheduler")
+        without_database = deployment.warren_fails(
+            "check",
+            "--for",
+            "scheduler",
+            "--database-url",
+            "mysql+pymysql://nobody@127.0.0.1:1/none",
+        )
+        assert "classic queues, which a node takes with it when it dies: 1" in without_database
         done = deployment.warren(*COMMAND)
         again = deployment.warren(*COMMAND)
 

@@ -4,7 +4,9 @@ import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
+from warren.broker.topology import callback_queue
 from warren.database_access import durable_queues, open_database, registrations
+from warren.errors import WarrenError
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
@@ -13,6 +15,7 @@ from warren.scheduler.views.process_view import node_view
 from warren.settings.secret_files import DATABASE, in_plain_text
 from warren.settings.settings import Settings, cluster_keys
 from warren.sql.engine import Database
+from warren.sql.errors import SqlError
 from warren.sql.jobs import job_names
 from warren.sql.registry import cluster, presence
 from warren.sql.registry.presence import ProcessState, is_of_host, state
@@ -66,8 +69,11 @@ def look_at_queues(settings: Settings) -> str:
     words = []
     at = broker_settings(settings)
     if settings.wants_quorum:
-        with open_database(settings) as database:
-            queues = durable_queues(database)
+        try:
+            with open_database(settings) as database:
+                queues = durable_queues(database)
+        except (SqlError, WarrenError):
+            queues = [callback_queue()]  # the line about the database says why
         with queue_kinds.open_kinds(at) as kinds:
             classic = kinds.classic(queues)
         if classic:
