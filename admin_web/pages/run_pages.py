@@ -54,9 +54,9 @@ from warren.sql.listings import (
     run_search,
 )
 from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
-from warren.sql.listings.run_search import RunCount, RunPage
+from warren.sql.listings.run_search import RunCount, RunPage, RunSearch
 from warren.sql.registry.apps import ids_by_name
-from warren.sql.run_status import FINAL, OPEN, Kind, RunStatus
+from warren.sql.run_status import FAILURES, FINAL, OPEN, Kind, RunStatus
 from warren.sql.runs.run_rows import DetailedRun
 
 #: Results that are nested deeper or have more parts are shown as text; the last is the most columns
@@ -312,6 +312,10 @@ class RunPages:
         )
 
 
+#: How many successes are read to find one of the same shard.
+SUCCESSES = 20
+
+
 def _is_upcoming(run: DetailedRun, now_ms: int) -> bool:
     """Whether a run was triggered for later, and is not due yet."""
     is_asked_for = run.origin_id == run.id and not run.attempt
@@ -329,6 +333,7 @@ def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[s
     waits = waits_for(session, [run], known.actor, now_ms=now_ms).get(run.id)
     return {
         "run": run,
+        "last_success": _last_success(session, known, run),
         "triggered_by": _triggered_by(session, run),
         "relations": relations,
         "flow_view": flow_view.read(session, run, known.actor.knows_job),
@@ -338,6 +343,25 @@ def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[s
         "is_cut": is_cut,
         "waits_for": Why.WAITS_FOR(limits=tuple(waits)) if waits else None,
     }
+
+
+def _last_success(session: Session, known: Visitor, run: DetailedRun) -> DetailedRun | None:
+    """Return the last success of a failed run's job and shard before it, if it is not far back."""
+    if run.status not in FAILURES or run.job is None:
+        return None
+    wanted = RunSearch(
+        app_ids=known.app_ids,
+        job_id=run.job_id,
+        statuses=frozenset({RunStatus.SUCCEEDED}),
+        until_ms=run.due_at,
+        limit=SUCCESSES,
+    )
+    found = [
+        one.id
+        for one in run_search.page(session, wanted).runs
+        if (one.shard_index, one.shard_total) == (run.shard_index, run.shard_total)
+    ]
+    return next(iter(recent.by_ids(session, found[:1])), None)
 
 
 def _triggered_by(session: Session, run: DetailedRun) -> str:

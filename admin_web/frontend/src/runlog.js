@@ -4,6 +4,7 @@
 // run is still open. Lines are text, never HTML.
 import { rememberView } from "./logview.js";
 import { sessionLost } from "./conditions.js";
+import { markErrors } from "./logerrors.js";
 import { searchLog } from "./logsearch.js";
 import { searchWholeLog } from "./wholelog.js";
 
@@ -41,6 +42,7 @@ class Follower {
     document.getElementById("log-further").hidden = true;
     rememberView(this.box);
     searchWholeLog(this.box);
+    markErrors(this.box);
     this.settle();
     if ("ended" in this.text && !location.hash) this.box.scrollTop = this.box.scrollHeight;
     this.say();

@@ -468,7 +468,7 @@ class TestRun:
         assert '<span class="quiet">of</span> December' in pages[1]
         assert pages[2].count("all well") == 1
 
-    def test_its_message_is_the_headline_and_its_log_comes_next(
+    def test_its_message_comes_first_and_its_log_next(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         job_id = rows.job("nightly")
@@ -479,7 +479,7 @@ class TestRun:
 
         assert '<strong class="headline">disk full</strong>' in page
         assert "See the message" not in page
-        parts = ("disk full<", "the last line", "disk full\non /var", "<h2>Details")
+        parts = ("disk full<", "disk full\non /var", "the last line", "<h2>Details")
         assert sorted(parts, key=page.index) == list(parts)
 
     def test_attempts_and_shards_of_its_tick_stand_side_by_side(
@@ -717,3 +717,40 @@ class TestUpcoming:
 
         assert "Kill run" in page
         assert "Move" not in page
+
+
+def test_a_failed_run_stands_beside_the_last_success_of_its_shard(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    times = {"started_at": clock.now - 90_000, "finished_at": clock.now - 50_000}
+    good = rows.run(job_id, clock.now - 90_000, status="SUCCEEDED", address="worker-1", **times)
+    bad = rows.run(job_id, clock.now - 9_000, status="FAILED", address="worker-2", param="late")
+    later = rows.run(job_id, clock.now - 1_000, status="SUCCEEDED")
+
+    page = admin.get(f"/runs/{bad}").text
+
+    versus = page.split("Beside the last success")[1].split("</section>")[0]
+    assert f"/runs/{good}" in versus
+    assert f"/runs/{later}" not in versus
+    for fact in ("worker-1", "worker-2", "40 s", "late", "the same"):
+        assert fact in versus
+    assert "Beside the last success" not in admin.get(f"/runs/{good}").text
+
+
+def test_all_open_shards_of_a_broadcast_are_killed_together(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    shards = [
+        rows.run(job_id, clock.now, status="RUNNING", shard_index=index, shard_total=3)
+        for index in range(3)
+    ]
+
+    page = admin.get(f"/runs/{shards[0]}").text
+    asked = admin.get("/runs/bulk/ask", query_string={"id": shards, "action": "kill"}).text
+
+    assert "Kill all 3 …" in page
+    for shard in shards:
+        assert f'name="id" value="{shard}"' in page
+    assert "Kill 3 runs?" in asked
