@@ -173,6 +173,7 @@ def is_slow(took_ms: int, usual_ms: int) -> bool:
 
 def _judge(session: Session, batch: _Batch, runs: Collection[DueRun]) -> set[int]:
     """Take in the due times of runs; return the jobs that have to be read again."""
+    runs = _without_passed_over(batch, runs)
     together = Counter((run.job_id, run.scheduled_at) for run in runs)
     judged: dict[DueKey, DueTime | None] = {}
     for run in runs:
@@ -201,6 +202,30 @@ def _judge(session: Session, batch: _Batch, runs: Collection[DueRun]) -> set[int
         if not fits:
             again.add(key.job_id)
     return again
+
+
+def _without_passed_over(batch: _Batch, runs: Collection[DueRun]) -> Collection[DueRun]:
+    """Return the runs without those that later ones of the same batch push out at once.
+
+    Of a job that has only succeeded since, the last due times say all about those before them.
+    """
+    if len(runs) <= LENGTH:
+        return runs
+    by_job: dict[int, list[DueRun]] = defaultdict(list)
+    for run in runs:
+        by_job[run.job_id].append(run)
+    kept: list[DueRun] = []
+    for job_id, those in by_job.items():
+        if len(those) > LENGTH + 1:
+            known = batch.history_of(job_id)
+            times = {run.scheduled_at for run in those}
+            is_plain = all(_is_plain(run) and _is_newest(known, run) for run in those)
+            if is_plain and len(times) == len(those):
+                those.sort(key=lambda run: run.scheduled_at)
+                kept += those[-LENGTH - 1 :]
+                continue
+        kept += those
+    return kept
 
 
 def _is_plain(run: DueRun) -> bool:
