@@ -33,6 +33,7 @@ from warren.sql.errors import DatabaseUnavailable, NotFound
 #: Pages without forms, except the audit log.
 ENDPOINTS = frozenset(
     {
+        "board.show",
         "dashboard.show",
         "jobs.index",
         "jobs.show",

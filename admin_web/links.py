@@ -97,7 +97,7 @@ GROUPS = (
     MenuGroup(
         lazy_gettext("Watch"),
         (
-            _entry("dashboard.show", "gauge", lazy_gettext("Board")),
+            _entry("board.show", "gauge", lazy_gettext("Board")),
             _entry("runs.index", "runs", lazy_gettext("Runs"), _RUNS),
             _entry("timeline.show", "timeline", lazy_gettext("Timeline")),
             _entry("incidents.index", "incident", lazy_gettext("Incidents")),

@@ -16,6 +16,8 @@ from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
 #: Set by a script to the browser's zone; the user's own setting takes precedence.
 ZONE_COOKIE = "warren_zone"
 _FORMAT = "%Y-%m-%d %H:%M:%S"
+#: A weekday names a day that is nearer than this.
+DAYS_OF_WEEK = 7
 
 
 class LocalTimes:
@@ -63,6 +65,23 @@ class LocalTimes:
     def iso(self, instant_ms: int) -> str:
         """Return a time as ISO 8601 in UTC, with milliseconds."""
         return moment(instant_ms).isoformat(timespec="milliseconds")
+
+    def clock(self, instant_ms: int) -> str:
+        """Return the time of day in the viewer's zone, to the second."""
+        return f"{moment(instant_ms, ZoneInfo(self.zone())):%H:%M:%S}"
+
+    def short(self, instant_ms: int) -> str:
+        """Return a time of day in the viewer's zone, with the weekday if near, or else the date."""
+        zone = ZoneInfo(self.zone())
+        at, now = moment(instant_ms, zone), moment(self._now_ms(), zone)
+        days = abs((at.date() - now.date()).days)
+        if not days:
+            return f"{at:%H:%M}"
+        return (
+            f"{weekday_names()[at.weekday()]} {at:%H:%M}"
+            if days < DAYS_OF_WEEK
+            else f"{at:%Y-%m-%d}"
+        )
 
     def relative(self, instant_ms: int) -> str:
         """Return the distance of a time from now, such as `67 min ago`."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any
 
 import msgspec
@@ -139,10 +140,20 @@ class ShownJob(JobOverview, kw_only=True, frozen=True):
         return said
 
 
+class JobsState(StrEnum):
+    """Which jobs to list by how they are doing."""
+
+    FAILING = "failing"
+    RECOVERED = "recovered"
+    TROUBLE = "trouble"
+    FINE = "fine"
+
+
 class JobsQuery(PageQuery, kw_only=True):
     """Which jobs to list.
 
-    `q` and `handler` are parts of names, `tag` is one of their tags, all in any case.
+    `q` and `handler` are parts of names, `tag` is one of their tags, all in any case. `state` is
+    failing, recovered (failed in the last 24 hours, and no longer), trouble or fine.
     """
 
     app: Word | None = None
@@ -150,6 +161,7 @@ class JobsQuery(PageQuery, kw_only=True):
     handler: Word | None = None
     tag: Word | None = None
     enabled: bool | None = None
+    state: JobsState | None = None
 
 
 class OverviewQuery(PageQuery, kw_only=True):
@@ -271,6 +283,7 @@ def list_jobs(
     handler: str | None = None,
     tag: str | None = None,
     enabled: bool | None = None,
+    state: JobsState | None = None,
     limit: int = DEFAULT_LIMIT,
 ) -> list[Job]:
     """List jobs by app and name, without the sources of scripts."""

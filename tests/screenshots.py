@@ -8,7 +8,7 @@ import argparse
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +18,7 @@ from playwright.sync_api import Browser, Page, StorageState
 from tests.support.browser import browser, choose_password, sign_in
 from tests.support.command import Command, run_warren
 from tests.support.eventually import eventually
+from tests.support.outage_console import outage_console
 from tests.support.pictures import small_png
 
 ROOT = Path(__file__).parents[1]
@@ -70,10 +71,7 @@ def _flow_edit(page: Page, url: str) -> None:
 
 PICTURES = (
     Picture("sign-in", "/login"),
-    Picture("dashboard", "/", ready=".u-wrap"),
-    Picture("dashboard-dark", "/", theme="dark", ready=".u-wrap"),
-    Picture("dashboard-zh", "/", language="zh-CN", ready=".u-wrap"),
-    Picture("dashboard-phone", "/", size=PHONE, ready=".u-wrap"),
+    Picture("dashboard", "/overview", ready=".u-wrap"),
     Picture("jobs", "/jobs"),
     Picture("jobs-zh", "/jobs", language="zh-CN"),
     Picture("jobs-phone", "/jobs", size=PHONE),
@@ -101,6 +99,15 @@ PICTURES = (
 )
 
 
+#: Pictures of an installation on a bad afternoon.
+OUTAGE_PICTURES = (
+    Picture("board", "/", size=(1440, 1100)),
+    Picture("board-dark", "/", theme="dark", size=(1440, 1100)),
+    Picture("board-zh", "/", language="zh-CN", size=(1440, 1100)),
+    Picture("board-phone", "/", size=PHONE),
+)
+
+
 def main() -> None:
     """Take every picture, or those that are named."""
     arguments = argparse.ArgumentParser(prog="python -m tests.screenshots", description=__doc__)
@@ -108,11 +115,21 @@ def main() -> None:
     arguments.add_argument("folder", nargs="?", type=Path, default=ROOT / "docs" / "images")
     given = arguments.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    chosen = [one for one in PICTURES if not given.only or one.name in given.only]
-    with _everything() as (url, password), browser() as found:
-        state = _signed_in(found, url, password)
-        for picture in chosen:
+
+    def take(pictures: Iterable[Picture], url: str, state: StorageState) -> None:
+        for picture in pictures:
             _take(found, url, state, picture, given.folder / f"{picture.name}.png")
+
+    def wanted(pictures: Iterable[Picture]) -> list[Picture]:
+        return [one for one in pictures if not given.only or one.name in given.only]
+
+    with browser() as found:
+        if chosen := wanted(OUTAGE_PICTURES):
+            with outage_console(PASSWORD) as url:
+                take(chosen, url, _cookies(found, url, PASSWORD))
+        if chosen := wanted(PICTURES):
+            with _everything() as (url, password):
+                take(chosen, url, _signed_in(found, url, password))
 
 
 @contextmanager
@@ -143,6 +160,15 @@ def _fill_the_warehouse(folder: Path) -> None:
     week = ("--from", "2026-11-16", "--to", "2026-11-22")
     made = run_warren("backfill", "nightly", *week, "--at-once", "3", folder=folder)
     assert made.returncode == 0, made.stderr
+
+
+def _cookies(found: Browser, url: str, password: str) -> StorageState:
+    """Sign in; return the cookies for all that follows."""
+    context = found.new_context(locale="en")
+    sign_in(context.new_page(), url, "admin", password)
+    cookies = [one for one in context.cookies() if one["name"].startswith("warren")]
+    context.close()
+    return {"cookies": cookies, "origins": []}
 
 
 def _signed_in(found: Browser, url: str, password: str) -> StorageState:

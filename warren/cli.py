@@ -29,6 +29,11 @@ COMMANDS = {
         "try_handler",
         "Run one handler, without starting any services.",
     ),
+    "status": (
+        "warren.command_line.status",
+        "status",
+        "Show which jobs are in trouble, since when and why.",
+    ),
     "jobs": (
         "warren.command_line.jobs",
         "jobs",

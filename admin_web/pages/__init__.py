@@ -5,6 +5,7 @@ from warren.admin_web.pages.account import AccountPages, PreferencePages, SignIn
 from warren.admin_web.pages.alarms import AlarmPages, IncidentPages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
+from warren.admin_web.pages.board import BoardPages
 from warren.admin_web.pages.bulk import BulkJobPages, BulkRunPages, BulkWork, job_parts
 from warren.admin_web.pages.calendars import CalendarPages
 from warren.admin_web.pages.clearing import ClearingPages
@@ -31,6 +32,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
     job_work = BulkWork(services, job_parts)
     return [
         SignInPages(services, sign_ins),
+        BoardPages(services),
         DashboardPages(services),
         JobPages(services),
         JobFormPages(services),

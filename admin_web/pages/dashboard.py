@@ -215,7 +215,7 @@ class DashboardPages:
         self._services = services
         self._reader = OverviewReader(services)
 
-    @route("/", Right.VIEW)
+    @route("/overview", Right.VIEW)
     def show(self) -> str | tuple[str, int]:
         known = visitor()
         overview, chart = self._services.database.read(lambda session: self._read(session, known))

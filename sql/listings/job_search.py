@@ -121,6 +121,7 @@ class JobFilter:
         tag: one of the job's tags.
         favourites_of: a user; only this user's favourites.
         only_flows: only jobs that are flows.
+        among: a further condition on their ids.
         after: the `place` of the last job on the previous page.
 
     """
@@ -135,6 +136,7 @@ class JobFilter:
     tag: str | None = None
     favourites_of: int | None = None
     only_flows: bool = False
+    among: ColumnElement[bool] | None = None
     order: Order = Order.NAME
     after: str | None = None
     limit: int = 50
@@ -264,17 +266,14 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
     if wanted.app is not None:
         app_id = session.execute(select(App.id).where(App.name == wanted.app)).scalar()
         conditions.append(Job.app_id == (app_id or 0))
+    if wanted.among is not None:
+        conditions.append(wanted.among)
     if wanted.is_enabled is not None:
         conditions.append(Job.is_enabled == int(wanted.is_enabled))
     if wanted.order is Order.DUE:
         conditions.append(Job.is_enabled == 1)
-    for column, text in (
-        (Job.name, wanted.name),
-        (Job.handler, wanted.handler),
-        (Job.author, wanted.author),
-    ):
-        if text:
-            conditions.append(contains(session, column, text))
+    texts = ((Job.name, wanted.name), (Job.handler, wanted.handler), (Job.author, wanted.author))
+    conditions += [contains(session, column, text) for column, text in texts if text]
     if wanted.tag:
         between = literal(",") + Job.tags + literal(",")
         conditions.append(contains(session, between, f",{wanted.tag},"))

@@ -296,7 +296,7 @@ class _Filling:
             due = last - back * job.every_ms
             ago = self._now_ms - due
             is_held = job.app == "mail" and ago < PAUSED_MS
-            if due == skipped or is_held or self._is_special(job, ago):
+            if due == skipped or is_held or self._is_special(job, back):
                 continue
             message = next((said for since, until, said in job.failed if until < ago <= since), "")
             took = self._took(job, ago)
@@ -307,13 +307,9 @@ class _Filling:
                 said = f"{self._chance.randint(3, 900)} rows"
                 self._row(job, due, RunStatus.SUCCEEDED, took_ms=took, message=said)
 
-    def _is_special(self, job: _Job, ago: int) -> bool:
+    def _is_special(self, job: _Job, back: int) -> bool:
         """Whether a due time is added elsewhere: lost, waiting, or running."""
-        return (
-            (job.name == "copy-customers" and ago < GONE_MS + job.every_ms)
-            or (job.name == "copy-items" and ago < FULL_MS)
-            or (job.name == "load-orders" and ago < DAY_MS)
-        )
+        return back < {"copy-customers": 3, "copy-items": 4, "load-orders": 1}.get(job.name, 0)
 
     def _took(self, job: _Job, ago: int) -> int:
         near = job.usual_ms * self._chance.uniform(0.8, 1.2)

@@ -50,6 +50,7 @@ class SampleApp:
     def values(self, arguments: set[str], *, script: bool = False) -> dict[str, Any]:
         """Return values for the arguments of a rule."""
         known: dict[str, Any] = self.ids | {
+            "action": "stop",
             "filename": "console.css",
             "limit": "none",
             "name": "none",

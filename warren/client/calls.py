@@ -24,6 +24,7 @@ from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Resp
 from warren.executor.handlers.params import given_param
 from warren.resources import alarms as alarm_operations
 from warren.resources import backfills as backfill_operations
+from warren.resources import board as board_operations
 from warren.resources import calendars as calendar_operations
 from warren.resources import cluster as cluster_operations
 from warren.resources import job_files as job_file_operations
@@ -181,6 +182,7 @@ backfill_due_times = call_of(backfill_operations.list_due_times)
 pause_backfill = call_of(backfill_operations.pause_backfill)
 resume_backfill = call_of(backfill_operations.resume_backfill)
 cancel_backfill = call_of(backfill_operations.cancel_backfill)
+board = call_of(board_operations.show_board)
 calendars = call_of(calendar_operations.list_calendars)
 calendar = call_of(calendar_operations.show_calendar)
 apply_calendars = call_of(calendar_operations.apply_calendars)

@@ -8,6 +8,7 @@ from warren.admin_web.api.endpoints.activity import (
 )
 from warren.admin_web.api.endpoints.apps import AppEndpoints
 from warren.admin_web.api.endpoints.backfills import BackfillEndpoints
+from warren.admin_web.api.endpoints.board import BoardEndpoints
 from warren.admin_web.api.endpoints.calendars import CalendarEndpoints
 from warren.admin_web.api.endpoints.cluster import ClusterEndpoints, MetaEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
@@ -31,6 +32,7 @@ def groups(services: ApiServices) -> list[Group]:
         CalendarEndpoints(services),
         ClusterEndpoints(services),
         LimitEndpoints(services),
+        BoardEndpoints(services),
         LedgerEndpoints(services),
         ActivityEndpoints(services),
         IncidentEndpoints(services),

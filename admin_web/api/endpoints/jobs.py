@@ -58,8 +58,10 @@ from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendars
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers, blocker_json
+from warren.scheduler.views.board_view import jobs_state
 from warren.scheduler.views.job_view import facts_in_words, job_overview, without_secrets
 from warren.scheduler.views.job_warnings import OLD_RULE, job_warnings
+from warren.sql.board.listing import is_in_state
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import job_names, script_versions
@@ -299,7 +301,7 @@ class JobEndpoints:
 
     @serves(operations.list_jobs, answer=JobPage)
     def index(self, call: Call) -> Any:
-        query, now_ms = call.query, self._services.now_ms()
+        query, now_ms, state = call.query, self._services.now_ms(), call.query.state
         wanted = JobFilter(
             app_ids=asked_app_ids(self._services, call, query.app),
             job_ids=call.actor.job_ids,
@@ -307,6 +309,7 @@ class JobEndpoints:
             handler=query.handler,
             tag=query.tag,
             is_enabled=query.enabled,
+            among=None if state is None else is_in_state(jobs_state(state, now_ms)),
             after=place_of(query, str),
             limit=query.limit + 1,
         )

@@ -51,7 +51,7 @@ def test_a_consoles_days_are_those_of_the_schedulers(wired: Any, rows: Rows, clo
     rows.run(job_id, clock.now, status="SUCCEEDED")
     visit = signed_in(create_app(wired(console.make_console)), "viewer")
 
-    dashboard = visit.get("/").text
+    dashboard = visit.get("/overview").text
     job = visit.get(f"/jobs/{job_id}").text
 
     assert '<p class="number"><a href="/runs">7</a></p>' in dashboard
@@ -94,7 +94,7 @@ def test_a_scheduler_that_starts_in_another_zone_brings_it_along(rows: Rows, clo
 
     zone.run_round()
 
-    assert labels("Runs per day", visit.get("/").text) == [FAR_EAST]
+    assert labels("Runs per day", visit.get("/overview").text) == [FAR_EAST]
 
 
 def test_the_last_zone_stays_while_no_scheduler_is_registered(rows: Rows) -> None:

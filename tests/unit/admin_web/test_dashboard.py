@@ -46,7 +46,7 @@ class TestDays:
     ) -> None:
         report(database, TODAY - timedelta(days=2), 1, 20, 3)
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert days(page) == [str(TODAY - timedelta(days=n)) for n in range(7)]
         assert re.findall(r'data-value="(\d+)"', page)[6:9] == ["20", "3", "1"]
@@ -66,7 +66,7 @@ class TestDays:
     ) -> None:
         report(database, date.fromisoformat(first), 0, 5, 0)
 
-        page = admin.get(f"/?{asked}").text
+        page = admin.get(f"/overview?{asked}").text
 
         assert len(days(page)) == count
         assert days(page)[-1] == first
@@ -82,19 +82,19 @@ class TestDays:
     def test_no_range_is_told_beside_the_day_and_kept(
         self, admin: Visit, since: str, words: str
     ) -> None:
-        answer = admin.get(f"/?range=custom&since={since}&until=2027-01-01")
+        answer = admin.get(f"/overview?range=custom&since={since}&until=2027-01-01")
 
         assert answer.status_code == 422
         assert words in answer.text
         assert f'value="{since}"' in answer.text
 
     def test_a_range_that_is_none_of_ours_is_no_error_of_the_console(self, admin: Visit) -> None:
-        assert admin.get("/?range=9999999").status_code == 422
+        assert admin.get("/overview?range=9999999").status_code == 422
 
     def test_shares_make_a_whole_ring(self, admin: Visit, database: Database) -> None:
         report(database, TODAY, 1, 6, 3)
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         parts = re.findall(r'class="(\w+)" cx=.*?stroke-dasharray="([\d.]+)', page)
         assert parts == [("good", "60.0"), ("bad", "30.0"), ("busy", "10.0")]
@@ -104,10 +104,10 @@ class TestDays:
         self, admin: Visit, database: Database
     ) -> None:
         report(database, TODAY, 0, 6, 2)
-        assert 'data-tone="skip"' not in admin.get("/").text
+        assert 'data-tone="skip"' not in admin.get("/overview").text
 
         report(database, TODAY, 0, 6, 2, 2)
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         parts = re.findall(r'class="(\w+)" cx=.*?stroke-dasharray="([\d.]+)', page)
         assert parts == [("good", "60.0"), ("bad", "20.0"), ("skip", "20.0")]
@@ -121,7 +121,7 @@ class TestDays:
         report(database, TODAY - timedelta(days=1), 0, 40, 2, app="mails")
 
         def numbers(visit: Visit) -> tuple[list[str], list[str]]:
-            page = visit.get("/").text
+            page = visit.get("/overview").text
             values = re.findall(r'data-value="(\d+)"', page)
             return values[:6], re.findall(r"(\d+) (?:succeeded|failed|unfinished)", page)[:3]
 
@@ -140,7 +140,7 @@ class TestDays:
         visit = signed_in(make_app(database, clock, cluster_zone=lambda: "Asia/Shanghai"), "viewer")
         visit.client.set_cookie("warren_zone", "America/New_York")
 
-        page = visit.get("/").text
+        page = visit.get("/overview").text
 
         label = '<span class="quiet">Asia/Shanghai</span>'
         assert re.findall(rf"(Runs today|Runs per day|Day) {label}", page) == [
@@ -150,7 +150,7 @@ class TestDays:
         ]
 
     def test_a_range_that_is_none_is_told_to_everyone(self, app: Flask) -> None:
-        answer = signed_in(app, "operator").get("/?range=custom&since=bad")
+        answer = signed_in(app, "operator").get("/overview?range=custom&since=bad")
 
         assert answer.status_code == 422
         assert "Enter a date like 2026-01-31." in answer.text
@@ -165,8 +165,8 @@ class TestLateness:
             job_id = rows.job(f"job-{number}", app=name)
             rows.run(job_id, due, name, status="SUCCEEDED", started_at=due + late)
 
-        assert "p95 9 s, max 9 s" in admin.get("/").text
-        assert "p95 40 ms, max 40 ms" in signed_in(app, "operator").get("/").text
+        assert "p95 9 s, max 9 s" in admin.get("/overview").text
+        assert "p95 40 ms, max 40 ms" in signed_in(app, "operator").get("/overview").text
 
     def test_without_a_run_within_the_hour_there_is_none(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -174,7 +174,7 @@ class TestLateness:
         due = clock.now - dashboard.LATENESS_MS - 2_000
         rows.run(rows.job("old"), due, status="SUCCEEDED", started_at=due + 5)
 
-        assert "No runs in the past hour" in admin.get("/").text
+        assert "No runs in the past hour" in admin.get("/overview").text
 
     def test_the_spread_of_a_hundred(self) -> None:
         assert spread(range(1, 101)) == Lateness(100, 50, 95, 100)
@@ -199,7 +199,7 @@ class TestFailures:
             for number in range(count):
                 rows.run(job_id, clock.now - 60_000 - number, status="FAILED")
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert page.count(">flaky</strong>") == 1
         assert "3 times" in page
@@ -213,7 +213,7 @@ class TestFailures:
         rows.run(job_id, clock.now - 60_000, status="FAILED")
         rows.run(job_id, clock.now - 60_000, status="SUCCEEDED", attempt=1)
 
-        assert "No failures in the last 7 days." in admin.get("/").text
+        assert "No failures in the last 7 days." in admin.get("/overview").text
 
 
 class TestOutlook:
@@ -227,7 +227,7 @@ class TestOutlook:
     ) -> None:
         self.jobs(rows, clock, 2, 2.5, 30, 61)
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         columns = re.findall(r'<rect x="(\d+)".*?height="([\d.]+)".*?· (\d+)</title>', page)
         assert columns == [("21", "44.0", "2"), ("301", "25.0", "1")]
@@ -250,7 +250,7 @@ class TestOutlook:
                 next_tick_at=clock.now,
             )
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         counts = [int(count) for count in re.findall(r"· (\d+)</title>", page)]
         assert sum(counts) == 360 + 4 + 1 + 1
@@ -265,14 +265,14 @@ class TestOutlook:
             next_tick_at=clock.now + 60_000,
         )
 
-        assert '<td title="0 0 8 * * ?">At 08:00, every day' in admin.get("/").text
+        assert '<td title="0 0 8 * * ?">At 08:00, every day' in admin.get("/overview").text
 
     def test_more_than_a_list_holds_is_counted(
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         self.jobs(rows, clock, *range(1, 13))
 
-        assert "4 more" in admin.get("/").text
+        assert "4 more" in admin.get("/overview").text
 
     def test_of_very_many_it_says_until_when_it_looked(
         self, admin: Visit, rows: Rows, clock: Clock
@@ -281,7 +281,7 @@ class TestOutlook:
         rows.jobs(next_ticks.MAX_JOBS, is_enabled=1, next_tick_at=due)
         self.jobs(rows, clock, 3)
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert "these are due until 2027-01-15 08:02:00" in page
 
@@ -290,7 +290,7 @@ class TestOutlook:
     ) -> None:
         self.jobs(rows, clock, 1, app="mails")
 
-        assert 'class="hour"' not in signed_in(app, "operator").get("/").text
+        assert 'class="hour"' not in signed_in(app, "operator").get("/overview").text
 
 
 class TestProcesses:
@@ -311,7 +311,7 @@ class TestProcesses:
         load = Load(cpu_percent=95.4, memory_percent=40, slots=8, running=2)
         self.beat(database, clock, msgspec.json.encode(load))
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert [words in page for words in ("2/8", "95 %", "40 %")] == [True] * 3
         assert 'width="95.4" height="4" class="high"' in page
@@ -322,13 +322,13 @@ class TestProcesses:
     ) -> None:
         self.beat(database, clock, load)
 
-        page = admin.get("/")
+        page = admin.get("/overview")
 
         assert page.status_code == 200
         assert "reports-1" in page.text
 
     def test_the_broker_is_said_to_answer(self, admin: Visit) -> None:
-        assert "connected" in admin.get("/").text
+        assert "connected" in admin.get("/overview").text
 
 
 class TestToday:
@@ -338,22 +338,22 @@ class TestToday:
         self, app: Flask, admin: Visit, database: Database
     ) -> None:
         viewer, stranger = signed_in(app, "viewer"), signed_in(app, "stranger")
-        before = [visit.get("/").text for visit in (admin, viewer)]
+        before = [visit.get("/overview").text for visit in (admin, viewer)]
         report(database, TODAY, 2, 2_000, 3)
 
         assert not any("Runs today" in page for page in before)
         for visit in (admin, viewer):
-            page = visit.get("/").text
+            page = visit.get("/overview").text
             assert "2,000 succeeded" in page
             assert "3 failed" in page
             assert "2 unfinished" in page
             assert re.search(r'<a href="/runs[^"]*">2,005</a>', page)
-        assert "0 succeeded" in stranger.get("/").text
+        assert "0 succeeded" in stranger.get("/overview").text
 
     def test_the_administrator_sees_the_report(self, admin: Visit, database: Database) -> None:
         report(database, TODAY, 1, 20_000, 3)
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert "20,000 succeeded" in page
         assert '<a href="/runs">20,004</a>' in page

@@ -15,7 +15,7 @@ _IN_STYLES = re.compile(r"url\(['\"]?([^)'\"]+)|@import")
 
 
 @pytest.mark.parametrize("has_scripts", [True, False], ids=["scripts", "no-scripts"])
-@pytest.mark.parametrize("path", ["/login", "/?range=30"], ids=["sign-in", "dashboard"])
+@pytest.mark.parametrize("path", ["/login", "/overview?range=30"], ids=["sign-in", "dashboard"])
 def test_first_page_with_all_that_it_names_is_small(
     database: Database,
     clock: Clock,

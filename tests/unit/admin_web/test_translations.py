@@ -11,6 +11,7 @@ from warren.broker.reasons import Why
 from warren.scheduler.jobs.spec import RULED
 from warren.scheduler.problems import Code, Word
 from warren.scheduler.schedules.registry import KINDS
+from warren.scheduler.views.board_view import Says
 
 CONSOLE = Path(admin_web.__file__).parent
 METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
@@ -22,6 +23,7 @@ def texts() -> dict[str, str]:
     found = {code.sentence: str(code) for code in Code}
     found |= {word.value: repr(word) for word in Word}
     found |= {why.sentence: repr(why) for why in Why}
+    found |= {says.sentence: repr(says) for says in Says}
     found |= {field.name: f"the field {field.name}" for field in RULED}
     for place, line, message, _comments, _context in extract_from_dir(
         str(CONSOLE), METHODS, keywords=KEYWORDS, strip_comment_tags=True

@@ -19,6 +19,7 @@ COMMANDS = [
     "executor",
     "gateway",
     "try",
+    "status",
     "jobs check",
     "jobs apply",
     "jobs list",

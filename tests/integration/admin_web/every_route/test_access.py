@@ -37,6 +37,8 @@ TABLE: dict[str, Expected] = {
     "sign_in.login": Expected(anonymous=True, admits=frozenset({200, 422})),
     "sign_in.logout": Expected(),
     "sign_in.browser": Expected(anonymous=True),
+    "board.show": Expected(),
+    "board.icon": Expected(),
     "dashboard.show": Expected(),
     "calendars.index": Expected(),
     "calendars.show": Expected(values={"name": "cn"}, admits=frozenset({404})),

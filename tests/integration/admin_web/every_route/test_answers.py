@@ -76,7 +76,7 @@ def broken(visit: Visit, patch: pytest.MonkeyPatch) -> TestResponse:
         raise RuntimeError("broken")
 
     patch.setattr(OverviewReader, "read", fail)
-    return visit.get("/")
+    return visit.get("/overview")
 
 
 def lost(visit: Visit, patch: pytest.MonkeyPatch) -> TestResponse:

@@ -1,0 +1,519 @@
+"""Home: the board. One sentence, the last 24 hours, the machine in a line, jobs in trouble."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from zoneinfo import ZoneInfo
+
+from flask import render_template, request, url_for
+from flask_babel import gettext
+from sqlalchemy.orm import Session
+from werkzeug.wrappers import Response
+
+from warren.admin_web.board_drawing import (
+    Day,
+    Mark,
+    Point,
+    Pool,
+    Quarter,
+    Span,
+    Strip,
+    day,
+    pool,
+    strip,
+)
+from warren.admin_web.cached_counts import CachedCounts
+from warren.admin_web.language.labels import reason_text
+from warren.admin_web.links import link_to
+from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.pages.dashboard import spread
+from warren.admin_web.services import ConsoleServices
+from warren.admin_web.url_routes import route
+from warren.admin_web.visitors import Visitor, visitor
+from warren.resources.board import FAILS, BoardEvent, DueTimeMark, JobOnBoard, Trouble
+from warren.scheduler.actor import Right
+from warren.scheduler.views import board_view
+from warren.scheduler.views.board_view import MAX_OF_GROUP, NOT_RUN, BoardView, job_state
+from warren.scheduler.views.process_view import executor_views, node_view
+from warren.sql.board import listing as board
+from warren.sql.board.listing import BoardScope
+from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
+from warren.sql.limits import holds, limits
+from warren.sql.listings import dashboard, next_ticks
+from warren.sql.registry import pauses, presence
+from warren.sql.run_status import FAILURES, RunStatus
+
+#: Jobs on one page of a tab.
+PAGE = 100
+_TABS = ("trouble", "recovered", "all")
+#: So many late starts of an app in an hour are bad.
+MANY_LATE = 5
+#: Hours that are marked below the day's chart.
+_EVERY_HOURS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """A job in a list; `why` is its error or reason, of which `distinct` tells it from others."""
+
+    state: JobOnBoard
+    strip: Strip
+    why: str
+    trouble_words: str
+    since_ms: int
+    next_ms: int
+    took_ms: int
+    mute: str
+    again_url: str
+    log_url: str
+    mute_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Jobs that fail with the same error."""
+
+    error: str
+    jobs: int
+    since_ms: int
+    first_job: str
+    rows: Sequence[Row]
+    again_url: str
+    log_url: str
+    mute_url: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of the machine: its tone, its state in words, and where to look."""
+
+    tone: str
+    name: str
+    state: str
+    href: str
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lasting:
+    """Something that lasted, as a bar over the chart."""
+
+    label: str
+    note: str
+    tone: str
+    href: str
+    since_ms: int
+    until_ms: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLine:
+    """An app in the next hour."""
+
+    app: str
+    slots: int
+    tone: str
+    note: str
+    drawn: Pool
+
+
+@dataclass(slots=True, kw_only=True)
+class Page:
+    """The board as its template reads it."""
+
+    view: BoardView
+    now_ms: int
+    tab: str
+    sentence: str
+    details: list[str]
+    day: Day
+    spans: list[Lasting]
+    machine: list[Part]
+    groups: list[Group] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
+    more_url: str = ""
+    pools: list[PoolLine] = field(default_factory=list)
+
+    @property
+    def trouble_count(self) -> int:
+        """How many jobs are in trouble."""
+        shown = self.view.board
+        return sum(number for name, number in shown.troubles.items() if name != Trouble.FINE)
+
+    @property
+    def title(self) -> str:
+        """The page's title, with the number of jobs that fail."""
+        number = self.view.board.failing
+        if number == 1:
+            return str(gettext("1 job fails"))
+        return str(gettext("%(n)s jobs fail", n=number) if number else gettext("Board"))
+
+
+class LocalClock(board_view.Clock):
+    """Writes moments in the viewer's zone: only the time if they are of today."""
+
+    def __init__(self, times: LocalTimes) -> None:
+        self._times = times
+
+    def short(self, at_ms: int) -> str:
+        return self._times.short(at_ms)
+
+
+class BoardPages:
+    """What is wrong, since when, and why, in the visitor's apps."""
+
+    name = "board"
+
+    def __init__(self, services: ConsoleServices) -> None:
+        self._services = services
+        self._times = LocalTimes(services.cluster_zone, services.now_ms)
+        self._lateness = CachedCounts(
+            lambda session, apps: spread(
+                dashboard.lateness(session, apps, now_ms=services.now_ms())
+            )
+        )
+
+    @route("/", Right.VIEW)
+    def show(self) -> str:
+        known = visitor()
+        tab = request.args.get("tab", "trouble")
+        tab = tab if tab in _TABS else "trouble"
+        page = self._services.database.read(lambda session: self._read(session, known, tab))
+        return render_template("pages/board.html", board=page)
+
+    @route("/board/icon.svg", Right.VIEW)
+    def icon(self) -> Response:
+        """Return the icon of the browser's tab, with the number of jobs that fail."""
+        number = min(max(request.args.get("n", 0, type=int), 0), 99)
+        drawn = render_template("pages/board_icon.html", number=number)
+        return Response(drawn, mimetype="image/svg+xml")
+
+    def _read(self, session: Session, known: Visitor, tab: str) -> Page:
+        now_ms = self._services.now_ms()
+        view = board_view.read(session, known.actor, now_ms=now_ms, clock=LocalClock(self._times))
+        shown, scope = view.board, board_view.scope_of(known.actor)
+        spans = [_lasting(event) for event in shown.events]
+        page = Page(
+            view=view,
+            now_ms=now_ms,
+            tab=tab,
+            sentence=reason_text(view.sentence),
+            details=[reason_text(detail) for detail in view.details],
+            day=self._day(session, known, view, spans, now_ms),
+            spans=spans,
+            machine=self._machine(session, known, now_ms),
+            pools=_pools(session, known, now_ms),
+        )
+        self._fill(session, scope, page)
+        return page
+
+    def _fill(self, session: Session, scope: BoardScope, page: Page) -> None:
+        """Read the jobs of the tab."""
+        shown, now_ms = page.view.board, page.now_ms
+        place = max(0, request.args.get("from", 0, type=int))
+        if page.tab == "trouble":
+            keys = {group.error_key for group in shown.groups}
+            page.rows = [
+                self._row(state)
+                for state in shown.jobs
+                if not (state.trouble in FAILS and state.error_key in keys)
+            ]
+            page.groups = [
+                self._group(session, scope, group.error_key, now_ms) for group in shown.groups
+            ]
+            return
+        if page.tab == "recovered":
+            rows = board.recovered(session, scope, since_ms=now_ms - DAY_MS, limit=PAGE)
+        else:
+            rows = board.everyone(session, scope, limit=PAGE + 1, place=place)
+            if len(rows) > PAGE:
+                page.more_url = f"{url_for('board.show', tab=page.tab)}&from={place + PAGE}"
+        page.rows = [self._row(job_state(row, now_ms)) for row in rows[:PAGE]]
+
+    def _group(self, session: Session, scope: BoardScope, key: str, now_ms: int) -> Group:
+        jobs = [
+            job_state(row, now_ms)
+            for row in board.with_error(session, scope, key, limit=MAX_OF_GROUP)
+        ]
+        first = min(jobs, key=lambda job: _ms(job.error_since))
+        runs = [job.newest_run for job in jobs if job.newest_run is not None]
+        return Group(
+            error=first.error,
+            jobs=len(jobs),
+            since_ms=_ms(first.error_since),
+            first_job=first.job,
+            rows=[self._row(job) for job in jobs],
+            again_url=_again_url(runs),
+            log_url=_log_url(first.error_run),
+            mute_url=_mute_url([job.id for job in jobs]),
+        )
+
+    def _row(self, state: JobOnBoard) -> Row:
+        fails = state.trouble in FAILS
+        return Row(
+            state=state,
+            strip=strip([_point(mark) for mark in state.strip]),
+            why=_why(state, self._times),
+            trouble_words=_TROUBLE_WORDS[state.trouble](),
+            since_ms=_ms(state.trouble_since),
+            next_ms=_ms(state.next_at),
+            took_ms=int(state.took * 1000),
+            mute=self._mute(state),
+            again_url=_again_url([state.newest_run]) if fails and state.newest_run else "",
+            log_url=_log_url(state.error_run if fails else state.newest_run),
+            mute_url=_mute_url([state.id]) if state.trouble is not Trouble.FINE else "",
+        )
+
+    def _mute(self, state: JobOnBoard) -> str:
+        if state.mute is None:
+            return ""
+        until = self._times.short(_ms(state.mute.until))
+        words = gettext("muted until %(time)s by %(who)s", time=until, who=state.mute.by)
+        if not state.mute.silent:
+            words = gettext("acknowledged until %(time)s by %(who)s", time=until, who=state.mute.by)
+        return f"{words}: {state.mute.why}" if state.mute.why else words
+
+    def _day(
+        self,
+        session: Session,
+        known: Visitor,
+        view: BoardView,
+        spans: Sequence[Lasting],
+        now_ms: int,
+    ) -> Day:
+        past = [
+            Quarter(_ms(one.at), one.succeeded, one.failed, one.skipped)
+            for one in view.board.quarters
+        ]
+        return day(
+            past,
+            _ahead(session, known, now_ms),
+            [Span(one.since_ms, one.until_ms, f"{one.label} {one.note}") for one in spans],
+            now_ms=now_ms,
+            hours=_full_hours(now_ms, self._times.zone()),
+        )
+
+    def _machine(self, session: Session, known: Visitor, now_ms: int) -> list[Part]:
+        """Return the parts of the machine, those in trouble first."""
+        schedulers = [
+            node_view(row, now_ms)
+            for row in presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+        ]
+        executors = executor_views(dashboard.executors(session, known.app_ids), {}, now_ms)
+        gone = [executor.address for executor in executors if not executor.is_online]
+        alive = sum(node.is_online for node in schedulers)
+        there = len(executors) - len(gone)
+        parts = [
+            Part(
+                tone="good" if alive else "bad",
+                name=gettext("Schedulers"),
+                state=gettext("%(n)s of %(all)s", n=alive, all=len(schedulers)),
+                href=url_for("schedulers.index"),
+            ),
+            Part(
+                tone="good" if not gone and executors else "bad",
+                name=gettext("Executors"),
+                state=gettext("%(n)s of %(all)s", n=there, all=len(executors)),
+                href=url_for("executors.index"),
+                note=gettext("gone: %(names)s", names=", ".join(gone[:2])) if gone else "",
+            ),
+            *self._full_limits(session),
+            *self._paused(session, known),
+            *self._start_delay(session, known),
+            Part(
+                tone="good" if self._services.is_broker_up() else "bad",
+                name=gettext("Broker"),
+                state=gettext("ok") if self._services.is_broker_up() else gettext("unreachable"),
+                href=url_for("schedulers.index"),
+            ),
+            # Without a database there is no such page.
+            Part(
+                tone="good",
+                name=gettext("Database"),
+                state=gettext("ok"),
+                href=url_for("schedulers.index"),
+            ),
+        ]
+        return sorted(parts, key=lambda part: ("bad", "warn", "good").index(part.tone))
+
+    def _full_limits(self, session: Session) -> Iterable[Part]:
+        rows = limits.all_named(session)
+        room = holds.room(session, [row.id for row in rows]) if rows else {}
+        for row in rows:
+            held = room[row.id][1] if row.id in room else 0
+            if row.at_once is not None and held >= row.at_once:
+                yield Part(
+                    tone="warn",
+                    name=gettext("Limit"),
+                    state=gettext("%(name)s full", name=row.name or ""),
+                    href=url_for("limits.index"),
+                )
+
+    def _paused(self, session: Session, known: Visitor) -> Iterable[Part]:
+        for pause in pauses.in_force(session, self._services.now_ms(), known.app_ids):
+            yield Part(
+                tone="warn",
+                name=gettext("Paused"),
+                state=pause.app or gettext("everything"),
+                href=url_for("schedulers.index"),
+                note=gettext("by %(who)s", who=pause.paused_by),
+            )
+
+    def _start_delay(self, session: Session, known: Visitor) -> Iterable[Part]:
+        if (late := self._lateness.of(session, known.app_ids)) is not None:
+            yield Part(
+                tone="good",
+                name=gettext("Start"),
+                state=self._times.duration(late.middle),
+                href=url_for("dashboard.show"),
+            )
+
+
+_TROUBLE_WORDS = {
+    Trouble.FAILING: lambda: gettext("failing"),
+    Trouble.LOST: lambda: gettext("lost with its executor"),
+    Trouble.SKIPPED: lambda: gettext("skipped"),
+    Trouble.WAITING: lambda: gettext("waiting"),
+    Trouble.SLOW: lambda: gettext("much slower than usual"),
+    Trouble.LONG: lambda: gettext("running beyond usual"),
+    Trouble.FINE: lambda: gettext("fine"),
+}
+
+
+def _ms(instant: datetime | None) -> int:
+    return 0 if instant is None else epoch_ms(instant)
+
+
+def _point(mark: DueTimeMark) -> Point:
+    if mark.status == NOT_RUN:
+        return Point(Mark.SKIPPED, count=mark.count)
+    status, took_ms = RunStatus(mark.status), int(mark.took * 1000)
+    if status is RunStatus.SUCCEEDED:
+        return Point(Mark.GOOD, took_ms)
+    if status is RunStatus.LOST:
+        return Point(Mark.LOST, took_ms)
+    if status in FAILURES:
+        return Point(Mark.BAD, took_ms)
+    return Point(Mark.NONE)
+
+
+def _why(state: JobOnBoard, times: LocalTimes) -> str:
+    """Return the newest error of a job, or the reason why it is listed."""
+    if state.trouble in FAILS:
+        return state.error
+    took, usual = (times.duration(int((s or 0) * 1000)) for s in (state.took, state.usual))
+    reasons = {
+        Trouble.SKIPPED: lambda: gettext("%(n)s skipped", n=state.count),
+        Trouble.WAITING: lambda: gettext("%(n)s runs wait", n=state.count),
+        Trouble.SLOW: lambda: gettext("took %(took)s, usually %(usual)s", took=took, usual=usual),
+        Trouble.LONG: lambda: gettext("still running, usually %(usual)s", usual=usual),
+    }
+    return reasons[state.trouble]() if state.trouble in reasons else ""
+
+
+def _again_url(run_ids: Sequence[int]) -> str:
+    if not run_ids or not visitor().may(Right.OPERATE):
+        return ""
+    return url_for("bulk_runs.ask", action="again", id=list(run_ids))
+
+
+def _log_url(run_id: int | None) -> str:
+    return url_for("runs.log", run_id=run_id) if run_id else ""
+
+
+def _mute_url(job_ids: Sequence[int]) -> str:
+    return link_to("mutes.ask", id=list(job_ids)) if visitor().may(Right.OPERATE) else ""
+
+
+def _lasting(event: BoardEvent) -> Lasting:
+    """Return an event in words."""
+    words: Mapping[str, tuple[str, str, str]] = {
+        "OUTAGE": (event.subject, gettext("%(n)s jobs", n=event.count), "bad"),
+        "NO_SCHEDULER": (gettext("no scheduler"), "", "ring"),
+        "EXECUTOR_GONE": (
+            gettext("executor %(name)s gone", name=event.subject),
+            gettext("%(n)s runs lost", n=event.count) if event.count else "",
+            "warn",
+        ),
+        "PAUSE": (
+            gettext("%(what)s paused", what=event.app or gettext("everything")),
+            event.subject,
+            "pause",
+        ),
+        "LIMIT_FULL": (
+            gettext("limit %(name)s full", name=event.subject),
+            gettext("%(n)s runs waited", n=event.count) if event.count else "",
+            "warn",
+        ),
+    }
+    label, note, tone = words.get(event.kind, (event.subject, event.note, "warn"))
+    links = {
+        "EXECUTOR_GONE": "executors.index",
+        "LIMIT_FULL": "queue.index",
+        "PAUSE": "schedulers.index",
+    }
+    since_ms = _ms(event.since)
+    href = (
+        url_for("runs.index", status="unresolved")
+        if event.kind == "OUTAGE"
+        else url_for(links.get(event.kind, "timeline.show"))
+    )
+    until_ms = None if event.until is None else _ms(event.until)
+    return Lasting(
+        label=label, note=note, tone=tone, href=href, since_ms=since_ms, until_ms=until_ms
+    )
+
+
+def _ahead(session: Session, known: Visitor, now_ms: int) -> list[Quarter]:
+    """Return how many due times are planned in each quarter of the next hour."""
+    found = next_ticks.read(session, known.app_ids, from_ms=now_ms, to_ms=now_ms + HOUR_MS, limit=1)
+    counts: Counter[int] = Counter()
+    for minute, number in found.per_minute.items():
+        counts[minute // 15] += number
+    return [
+        Quarter(now_ms + place * HOUR_MS // 4, succeeded=number)
+        for place, number in sorted(counts.items())
+    ]
+
+
+def _pools(session: Session, known: Visitor, now_ms: int) -> list[PoolLine]:
+    """Return what is expected in each app in the next hour."""
+    rows = board.outlooks(session, known.app_ids, since_ms=now_ms - HOUR_MS)
+    found = [(row.app, json.loads(row.content)) for row in rows]
+    first_late = {content["late"][0]["job_id"] for _, content in found if content["late"]}
+    names = {id_: row.job for id_, row in board.of_jobs(session, first_late).items()}
+    lines = []
+    for app, content in found:
+        late, count = content["late"], content["late_count"]
+        note = gettext("%(n)s due, all start on time", n=content["due"])
+        if late:
+            note = gettext(
+                "%(n)s of %(all)s due start late, the first: %(job)s",
+                n=count,
+                all=content["due"],
+                job=names.get(late[0]["job_id"], ""),
+            )
+        lines.append(
+            PoolLine(
+                app=app,
+                slots=content["slots"],
+                tone="bad" if count > MANY_LATE else "warn" if late else "",
+                note=note,
+                drawn=pool(content["minutes"], content["waiting"], content["slots"]),
+            )
+        )
+    return lines
+
+
+def _full_hours(now_ms: int, zone: str) -> list[int]:
+    """Return the full hours of the last day that are marked: every third one of the local day."""
+    now = datetime.fromtimestamp(now_ms / 1000, ZoneInfo(zone))
+    last = int(now.replace(minute=0, second=0, microsecond=0).timestamp() * 1000)
+    hours = [last - back * HOUR_MS for back in range(24)]
+    return [
+        hour
+        for hour in reversed(hours)
+        if datetime.fromtimestamp(hour / 1000, ZoneInfo(zone)).hour % _EVERY_HOURS == 0
+    ]

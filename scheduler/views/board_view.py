@@ -1,0 +1,291 @@
+"""The board as users see it: what is wrong in one sentence, and the jobs in trouble.
+
+Everything counts only what the reader may see.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy.orm import Session
+
+from warren.broker.reasons import Reason, Sentence
+from warren.resources.board import (
+    Board,
+    BoardEvent,
+    DueTimeMark,
+    ErrorGroup,
+    JobMute,
+    JobOnBoard,
+    QuarterCount,
+    Trouble,
+)
+from warren.resources.instant import Instant
+from warren.resources.jobs import JobsState as State
+from warren.scheduler.actor import Actor
+from warren.scheduler.board import history
+from warren.scheduler.board.history import Skipped
+from warren.sql.board import fill, quarters
+from warren.sql.board import listing as board
+from warren.sql.board.job_states import Trouble as Stored
+from warren.sql.board.listing import BoardJob, BoardScope, EventRow, JobsState, SharedError
+from warren.sql.board.quarters import StoredQuarter
+from warren.sql.instants import DAY_MS
+from warren.sql.jobs.due_jobs import PARKED_MS
+
+#: Jobs in trouble that are shown, shared errors that are named, and jobs shown of each.
+MAX_JOBS, MAX_GROUPS, MAX_OF_GROUP = 100, 10, 50
+#: The status of due times that were skipped.
+NOT_RUN = "NOT_RUN"
+
+
+class Says(Sentence):
+    """What the board says; `one` and `several` are told apart by their own sentences."""
+
+    FINE = "No job fails."
+    NO_JOBS = "There are no jobs yet."
+    ONE_FAILS = "1 of %(total)s jobs fails: %(job)s, since %(since)s."
+    FAIL = "%(n)s of %(total)s jobs fail."
+    FAIL_SHARING = "%(n)s of %(total)s jobs fail; %(shared)s share one error since %(since)s."
+    ALL_SHARE = "%(n)s of %(total)s jobs fail with one error since %(since)s."
+    RECOVERED = "%(n)s that failed in the last 24 hours have recovered."
+    ONE_RECOVERED = "1 that failed in the last 24 hours has recovered."
+    SKIPPED = "Due times of %(n)s were skipped."
+    WAITING = "Runs of %(n)s wait for longer than usual."
+    SLOW = "%(n)s took much longer than usual."
+    LONG = "%(n)s are running for much longer than usual."
+    FILLING = "Jobs are still being looked at after the upgrade: %(done)s of %(all)s."
+
+
+class BoardView(NamedTuple):
+    """The board, and its sentences as reasons, for other languages."""
+
+    board: Board
+    sentence: Reason
+    details: Sequence[Reason]
+
+
+class Clock:
+    """Writes moments in sentences; the console has one in the reader's zone and language."""
+
+    def short(self, at_ms: int) -> str:
+        """Return a moment in UTC, such as `2026-12-01 14:31 UTC`."""
+        return f"{Instant.of(at_ms):%Y-%m-%d %H:%M} UTC"
+
+
+def read(
+    session: Session,
+    actor: Actor,
+    *,
+    now_ms: int,
+    app_id: int | None = None,
+    clock: Clock | None = None,
+) -> BoardView:
+    """Return the board of an actor's jobs, or of those of one app."""
+    scope = scope_of(actor, app_id)
+    counts = board.counts(session, scope)
+    total = board.job_count(session, scope)
+    failing = sum(counts.get(trouble, 0) for trouble in board.FAILING)
+    shared = board.shared_errors(session, scope, limit=MAX_GROUPS) if failing > 1 else []
+    rows = board.in_trouble(session, scope, limit=MAX_JOBS + 1)
+    groups = [group for error in shared if (group := _group(session, scope, error)) is not None]
+    recovered = board.recovered_count(session, scope, since_ms=now_ms - DAY_MS)
+    troubled = sum(number for trouble, number in counts.items() if trouble is not Stored.NONE)
+    filled = fill.read(session)
+    says = clock or Clock()
+    sentence = _sentence(failing, total, shared, rows, says)
+    details = [*_details(counts, recovered), *_filling(filled)]
+    shown = Board(
+        at=Instant.of(now_ms),
+        sentence=str(sentence),
+        details=[str(detail) for detail in details],
+        failing=failing,
+        troubles={_shown(trouble).value: number for trouble, number in sorted(counts.items())},
+        recovered=recovered,
+        fine=max(0, total - troubled),
+        total=total,
+        groups=groups,
+        jobs=[job_state(row, now_ms) for row in rows[:MAX_JOBS]],
+        more=len(rows) > MAX_JOBS,
+        quarters=_quarters(session, scope, now_ms),
+        events=[
+            _event(row) for row in board.events(session, scope.app_ids, since_ms=now_ms - DAY_MS)
+        ],
+        filled=filled.is_over,
+    )
+    return BoardView(shown, sentence, details)
+
+
+def scope_of(actor: Actor, app_id: int | None = None) -> BoardScope:
+    """Return whose jobs an actor may see, or only those of one app."""
+    if app_id is None:
+        return BoardScope(actor.app_ids, actor.job_ids)
+    return BoardScope([app_id] if actor.knows(app_id) else [], actor.job_ids)
+
+
+def jobs_state(state: State, now_ms: int) -> JobsState:
+    """Return which jobs are in a state."""
+    not_failing = [trouble for trouble in Stored if trouble not in board.FAILING]
+    return {
+        State.FAILING: JobsState(board.FAILING),
+        State.RECOVERED: JobsState(not_failing, failed_since=now_ms - DAY_MS),
+        State.TROUBLE: JobsState([trouble for trouble in Stored if trouble is not Stored.NONE]),
+        State.FINE: JobsState([Stored.NONE]),
+    }[state]
+
+
+def job_state(row: BoardJob, now_ms: int) -> JobOnBoard:
+    """Return a job's state as users see it."""
+    trouble = Stored(row.trouble)
+    since_at, count = _since(row, trouble)
+    return JobOnBoard(
+        id=row.job_id,
+        app=row.app,
+        job=row.job,
+        trouble=_shown(trouble),
+        trouble_since=Instant.if_any(since_at),
+        count=count,
+        error=row.error_text,
+        error_key=row.error_key,
+        error_since=Instant.if_any(row.error_since),
+        error_run=row.error_run_id or None,
+        good_at=Instant.if_any(row.good_at),
+        newest_at=Instant.if_any(row.newest_at),
+        newest_run=row.newest_run_id or None,
+        took=row.took_ms / 1000,
+        usual=row.usual_ms / 1000 if row.usual_ms else None,
+        next_at=_next(row),
+        strip=marks(row.strip),
+        mute=_mute(row, now_ms),
+    )
+
+
+def _shown(trouble: Stored) -> Trouble:
+    return Trouble.FINE if trouble is Stored.NONE else Trouble[trouble.name]
+
+
+def marks(strip: str) -> list[DueTimeMark]:
+    """Return the last due times of a job, the oldest first."""
+    return [
+        DueTimeMark(at=Instant.of(entry.at), status=NOT_RUN, count=entry.count)
+        if isinstance(entry, Skipped)
+        else DueTimeMark(
+            at=Instant.of(entry.at),
+            status=entry.status.value,
+            took=entry.took_ms / 1000,
+            run=entry.run_id,
+        )
+        for entry in history.from_text(strip).entries
+    ]
+
+
+def _since(row: BoardJob, trouble: Stored) -> tuple[int, int]:
+    """Return since when a job has its trouble, and how many due times or runs that concerns."""
+    if trouble in board.FAILING:
+        return row.failing_since, row.failing_count
+    if trouble is Stored.SKIPPED:
+        return row.skipped_since, row.skipped_count
+    if trouble is Stored.WAITING:
+        return row.waiting_since, row.waiting_count
+    if trouble is Stored.LONG:
+        return row.long_since, 1
+    return (row.newest_at, 1) if trouble is Stored.SLOW else (0, 0)
+
+
+def _next(row: BoardJob) -> Instant | None:
+    is_planned = row.is_enabled and row.next_tick_at < PARKED_MS
+    return Instant.if_any(row.next_tick_at) if is_planned else None
+
+
+def _mute(row: BoardJob, now_ms: int) -> JobMute | None:
+    """Return the mute that is in force: not one of another error, nor one that has ended."""
+    if row.mute_until is None or row.mute_until <= now_ms or row.mute_error != row.error_key:
+        return None
+    return JobMute(
+        by=row.muted_by or "",
+        why=row.mute_reason or "",
+        until=Instant.of(row.mute_until),
+        silent=bool(row.mute_silences),
+    )
+
+
+def _group(session: Session, scope: BoardScope, error: SharedError) -> ErrorGroup | None:
+    rows = board.with_error(session, scope, error.error_key, limit=MAX_OF_GROUP)
+    if len(rows) < 2:  # noqa: PLR2004 - they have changed since they were counted
+        return None
+    first = min(rows, key=lambda row: row.error_since)
+    return ErrorGroup(
+        error=first.error_text,
+        error_key=error.error_key,
+        jobs=error.jobs,
+        since=Instant.of(error.since_at),
+        first_job=first.job,
+        first_run=first.error_run_id,
+    )
+
+
+def _quarters(session: Session, scope: BoardScope, now_ms: int) -> list[QuarterCount]:
+    """Return the quarters of the last day, added up over apps."""
+    sums: dict[int, StoredQuarter] = {}
+    for row in quarters.between(session, now_ms - DAY_MS, now_ms, scope.app_ids):
+        known = sums.get(row.quarter_at, StoredQuarter(row.quarter_at, 0, 0, 0, 0))
+        sums[row.quarter_at] = StoredQuarter(
+            row.quarter_at,
+            0,
+            known.succeeded + row.succeeded,
+            known.failed + row.failed,
+            known.skipped + row.skipped,
+        )
+    return [
+        QuarterCount(
+            at=Instant.of(at), succeeded=row.succeeded, failed=row.failed, skipped=row.skipped
+        )
+        for at, row in sorted(sums.items())
+    ]
+
+
+def _event(row: EventRow) -> BoardEvent:
+    return BoardEvent(
+        kind=row.kind,
+        app=row.app,
+        subject=row.subject,
+        since=Instant.of(row.since_at),
+        until=Instant.if_any(row.until_at),
+        count=row.runs,
+    )
+
+
+def _sentence(
+    failing: int, total: int, shared: Sequence[SharedError], rows: Sequence[BoardJob], clock: Clock
+) -> Reason:
+    if not total:
+        return Says.NO_JOBS()
+    if not failing:
+        return Says.FINE()
+    if failing == 1:
+        job = rows[0]
+        return Says.ONE_FAILS(total=total, job=job.job, since=clock.short(job.failing_since))
+    if not shared:
+        return Says.FAIL(n=failing, total=total)
+    since = clock.short(shared[0].since_at)
+    if shared[0].jobs == failing:
+        return Says.ALL_SHARE(n=failing, total=total, since=since)
+    return Says.FAIL_SHARING(n=failing, total=total, shared=shared[0].jobs, since=since)
+
+
+def _details(counts: dict[Stored, int], recovered: int) -> list[Reason]:
+    said = {
+        Stored.SKIPPED: Says.SKIPPED,
+        Stored.WAITING: Says.WAITING,
+        Stored.SLOW: Says.SLOW,
+        Stored.LONG: Says.LONG,
+    }
+    details = [words(n=counts[trouble]) for trouble, words in said.items() if counts.get(trouble)]
+    if recovered == 1:
+        return [Says.ONE_RECOVERED(), *details]
+    return [Says.RECOVERED(n=recovered), *details] if recovered else details
+
+
+def _filling(filled: fill.Fill) -> list[Reason]:
+    if filled.is_over or not filled.is_begun:
+        return []
+    return [Says.FILLING(done=filled.job_id, all=filled.jobs_until)]

@@ -1,0 +1,240 @@
+"""Reads the board: jobs by their trouble, counts, errors that jobs share, and what lasted."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple, cast
+
+from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy.orm import Session
+
+from warren.sql.board.job_states import Trouble
+from warren.sql.models import App, BoardEvent, Job, JobError, JobState, Mute, Outlook
+from warren.sql.rows import Query, fetch, query
+
+#: The troubles of jobs that fail.
+FAILING = (Trouble.FAILING, Trouble.LOST)
+
+
+class BoardScope(NamedTuple):
+    """Whose jobs count: those of apps, and only these jobs; None = all."""
+
+    app_ids: Collection[int] | None = None
+    job_ids: Collection[int] | None = None
+
+    def conditions(self, app_id: Any, job_id: Any) -> list[ColumnElement[bool]]:
+        """Return the conditions on columns with the ids of an app and a job."""
+        apps = [] if self.app_ids is None else [app_id.in_(sorted(self.app_ids))]
+        return apps if self.job_ids is None else [*apps, job_id.in_(sorted(self.job_ids))]
+
+
+class JobsState(NamedTuple):
+    """Jobs with one of these troubles; with `failed_since`, only those that failed after it."""
+
+    troubles: Collection[Trouble]
+    failed_since: int | None = None
+
+
+def is_in_state(state: JobsState) -> ColumnElement[bool]:
+    """Return the condition that a job is in a state; one that has never run is fine."""
+    job_id = Job.id
+    if Trouble.NONE in state.troubles and state.failed_since is None:
+        others = set(Trouble) - set(state.troubles)
+        return cast(
+            ColumnElement[bool],
+            job_id.not_in(select(JobState.job_id).where(JobState.trouble.in_(others))),
+        )
+    wanted = select(JobState.job_id).where(JobState.trouble.in_(state.troubles))
+    if state.failed_since is not None:
+        failed = select(JobError.job_id).where(JobError.last_at >= state.failed_since)
+        wanted = wanted.where(JobState.job_id.in_(failed))
+    return cast(ColumnElement[bool], job_id.in_(wanted))
+
+
+class BoardJob(NamedTuple):
+    """A job's state with its names; see `JobState`. The last three are None without a mute."""
+
+    job_id: int
+    job: str
+    app_id: int
+    app: str
+    is_enabled: int
+    next_tick_at: int
+    timezone: str | None
+    trouble: int
+    failing_since: int
+    failing_count: int
+    error_key: str
+    error_since: int
+    error_count: int
+    error_text: str
+    error_run_id: int
+    good_at: int
+    newest_at: int
+    newest_status: str
+    newest_run_id: int
+    took_ms: int
+    usual_ms: int
+    skipped_since: int
+    skipped_count: int
+    waiting_count: int
+    waiting_since: int
+    long_since: int
+    strip: str
+    muted_by: str | None
+    mute_reason: str | None
+    mute_until: int | None
+    mute_silences: int | None
+    mute_error: str | None
+
+
+class SharedError(NamedTuple):
+    """An error of the jobs that fail with it now: how many, since when, and the first job's."""
+
+    error_key: str
+    jobs: int
+    since_at: int
+
+
+class EventRow(NamedTuple):
+    """Something that lasted; see `warren.sql.models.BoardEvent`."""
+
+    kind: str
+    app_id: int
+    app: str | None
+    subject: str
+    since_at: int
+    until_at: int | None
+    runs: int
+
+
+def counts(session: Session, scope: BoardScope) -> dict[Trouble, int]:
+    """Return how many jobs have each trouble."""
+    numbers = select(JobState.trouble, func.count()).group_by(JobState.trouble)
+    if conditions := scope.conditions(Job.app_id, JobState.job_id):
+        numbers = numbers.join(Job, Job.id == JobState.job_id).where(*conditions)
+    return {Trouble(trouble): number for trouble, number in session.execute(numbers)}
+
+
+def job_count(session: Session, scope: BoardScope) -> int:
+    """Return how many jobs there are."""
+    wanted = select(func.count(Job.id)).where(*scope.conditions(Job.app_id, Job.id))
+    return int(session.execute(wanted).scalar_one())
+
+
+def recovered_count(session: Session, scope: BoardScope, *, since_ms: int) -> int:
+    """Return how many jobs failed since then and no longer do."""
+    wanted = select(func.count(JobError.job_id.distinct())).where(*_recovered(since_ms))
+    wanted = wanted.join(JobState, JobState.job_id == JobError.job_id)
+    if conditions := scope.conditions(Job.app_id, JobState.job_id):
+        wanted = wanted.join(Job, Job.id == JobState.job_id).where(*conditions)
+    return int(session.execute(wanted).scalar_one())
+
+
+def in_trouble(
+    session: Session, scope: BoardScope, *, limit: int, place: int = 0
+) -> list[BoardJob]:
+    """Return jobs in trouble, the worst first; of one trouble, those with the newest error."""
+    wanted = _jobs(scope).where(JobState.trouble != Trouble.NONE)
+    order = (JobState.trouble, JobState.error_since.desc(), JobState.newest_at.desc(), Job.id)
+    return fetch(session, BoardJob, wanted.order_by(*order).limit(limit).offset(place))
+
+
+def recovered(session: Session, scope: BoardScope, *, since_ms: int, limit: int) -> list[BoardJob]:
+    """Return jobs that failed since then and no longer do, those that recovered last first."""
+    ids = select(JobError.job_id).where(JobError.last_at >= since_ms)
+    wanted = _jobs(scope).where(JobState.job_id.in_(ids), JobState.trouble.not_in(FAILING))
+    newest = wanted.order_by(JobState.newest_at.desc(), Job.id)
+    return fetch(session, BoardJob, newest.limit(limit))
+
+
+def everyone(session: Session, scope: BoardScope, *, limit: int, place: int) -> list[BoardJob]:
+    """Return all jobs, those in trouble first."""
+    order = (JobState.trouble, JobState.newest_at.desc(), Job.id)
+    wanted = _jobs(scope).order_by(*order).limit(limit).offset(place)
+    return fetch(session, BoardJob, wanted)
+
+
+def of_jobs(session: Session, job_ids: Collection[int]) -> dict[int, BoardJob]:
+    """Return the states of a few jobs, by id; jobs that have never run are left out."""
+    wanted = _jobs(BoardScope()).where(JobState.job_id.in_(sorted(job_ids)))
+    return {row.job_id: row for row in fetch(session, BoardJob, wanted)}
+
+
+def shared_errors(session: Session, scope: BoardScope, *, limit: int) -> list[SharedError]:
+    """Return the errors with which two jobs or more fail now, those of most jobs first."""
+    number, since = func.count(JobState.job_id), func.min(JobState.error_since)
+    wanted = (
+        select(JobState.error_key, number, since)
+        .where(JobState.trouble.in_(FAILING), JobState.error_key != "")
+        .group_by(JobState.error_key)
+        .having(number > 1)
+        .order_by(number.desc(), since, JobState.error_key)
+        .limit(limit)
+    )
+    if conditions := scope.conditions(Job.app_id, JobState.job_id):
+        wanted = wanted.join(Job, Job.id == JobState.job_id).where(*conditions)
+    return [SharedError(*row) for row in session.execute(wanted)]
+
+
+def with_error(
+    session: Session, scope: BoardScope, error_key: str, *, limit: int
+) -> list[BoardJob]:
+    """Return the jobs that fail with an error now, the longest streaks first."""
+    wanted = _jobs(scope).where(JobState.trouble.in_(FAILING), JobState.error_key == error_key)
+    order = (JobState.failing_count.desc(), JobState.error_since, Job.id)
+    return fetch(session, BoardJob, wanted.order_by(*order).limit(limit))
+
+
+def events(session: Session, app_ids: Collection[int] | None, *, since_ms: int) -> list[EventRow]:
+    """Return what lasted until after a moment, the newest first; app 0 is the whole cluster."""
+    wanted = query(EventRow, BoardEvent, app=App.name).outerjoin(App, App.id == BoardEvent.app_id)
+    wanted = wanted.where(or_(BoardEvent.until_at.is_(None), BoardEvent.until_at >= since_ms))
+    if app_ids is not None:
+        wanted = wanted.where(BoardEvent.app_id.in_([0, *sorted(app_ids)]))
+    newest = wanted.order_by(BoardEvent.since_at.desc(), BoardEvent.id.desc())
+    return fetch(session, EventRow, newest.limit(200))
+
+
+class OutlookRow(NamedTuple):
+    """What is expected of an app; see `warren.sql.models.Outlook`."""
+
+    app_id: int
+    app: str
+    made_at: int
+    content: str
+
+
+def outlooks(
+    session: Session, app_ids: Collection[int] | None, *, since_ms: int
+) -> list[OutlookRow]:
+    """Return what is expected of apps, by name; nothing that was computed before `since_ms`."""
+    wanted = query(OutlookRow, Outlook, app=App.name).join(App, App.id == Outlook.app_id)
+    wanted = wanted.where(Outlook.made_at >= since_ms)
+    if app_ids is not None:
+        wanted = wanted.where(Outlook.app_id.in_(sorted(app_ids)))
+    return fetch(session, OutlookRow, wanted.order_by(App.name))
+
+
+def _jobs(scope: BoardScope) -> Query:
+    mutes: dict[str, Any] = {
+        "muted_by": Mute.made_by,
+        "mute_reason": Mute.reason,
+        "mute_until": Mute.until_at,
+        "mute_silences": Mute.silences,
+        "mute_error": Mute.error_key,
+    }
+    jobs: dict[str, Any] = {
+        "job": Job.name,
+        "app_id": Job.app_id,
+        "app": App.name,
+        "is_enabled": Job.is_enabled,
+        "next_tick_at": Job.next_tick_at,
+        "timezone": Job.timezone,
+    }
+    found = query(BoardJob, JobState, **jobs, **mutes).join(Job, Job.id == JobState.job_id)
+    found = found.join(App, App.id == Job.app_id)
+    found = found.outerjoin(Mute, Mute.job_id == JobState.job_id)
+    return found.where(*scope.conditions(Job.app_id, Job.id))
+
+
+def _recovered(since_ms: int) -> list[ColumnElement[bool]]:
+    return [and_(JobError.last_at >= since_ms, JobState.trouble.not_in(FAILING))]

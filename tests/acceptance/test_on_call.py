@@ -1,0 +1,111 @@
+"""What somebody on call asks on a bad afternoon, each with its clicks from the home page."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.support.browser import browser, page_of, require_chromium
+from tests.support.console import PASSWORD
+from tests.support.outage_console import outage_console
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    require_chromium()
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module", params=[7, 11], ids=["seed 7", "seed 11"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    with outage_console(PASSWORD, seed=request.param) as found:
+        yield found
+
+
+@pytest.fixture
+def home(chromium: Browser, url: str) -> Iterator[Page]:
+    """The home page of somebody who has signed in."""
+    page = page_of(chromium, url, "admin", viewport={"width": 1440, "height": 900})
+    page.goto("/")
+    yield page
+    page.context.close()
+
+
+def test_without_a_click_it_says_what_is_broken_and_since_when(home: Page) -> None:
+    heading = home.get_by_role("heading", level=1)
+
+    expect(heading).to_contain_text("13 of 120 jobs fail; 8 share one error since")
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="index-build", exact=True))
+    expect(row.locator(".since")).to_contain_text(re.compile("1[78]."))
+
+
+def test_without_a_click_it_says_what_has_recovered_and_which_jobs_share_a_cause(
+    home: Page,
+) -> None:
+    expect(home.get_by_text("23 that failed in the last 24 hours have recovered.")).to_be_visible()
+    group = home.locator(".group")
+    expect(group).to_contain_text("8 jobs, one error")
+    expect(group).to_contain_text("password authentication failed")
+
+
+def test_each_job_of_a_cause_runs_once_more_with_two_clicks(home: Page) -> None:
+    home.get_by_role("link", name="Re-run the newest due time of each…").click()
+    home.get_by_role("button", name="Run 8 again").click()
+
+    expect(home.locator("#work")).to_contain_text("8 of 8")
+
+
+def test_what_was_skipped_last_night_and_why_is_one_click(home: Page) -> None:
+    expect(home.get_by_text("Due times of 8 were skipped.")).to_be_visible()
+    home.get_by_role("link", name="load-items", exact=True).click()
+
+    expect(home.locator("main")).to_contain_text("no scheduler could send it in time")
+
+
+def test_the_executor_that_left_is_one_click(home: Page) -> None:
+    home.locator(".machine").get_by_role("link", name="warehouse-1").click()
+
+    expect(home.locator("main")).to_contain_text("warehouse-1")
+
+
+def test_the_first_error_is_one_click(home: Page) -> None:
+    home.get_by_role("link", name="First log").click()
+
+    expect(home).to_have_url(re.compile("/log$"))
+    expect(home.locator("main")).to_contain_text("password authentication failed")
+
+
+def test_the_keys_move_in_the_list_and_ask_before_they_run(home: Page) -> None:
+    rows = home.locator("[data-board-keys] [data-row]")
+    rows.first.focus()
+    home.keyboard.press("j")
+    home.keyboard.press("j")
+    expect(rows.nth(2)).to_be_focused()
+
+    home.locator("[data-row]", has=home.get_by_role("link", name="index-build", exact=True)).focus()
+    home.keyboard.press("r")
+
+    expect(home.get_by_role("button", name="Run again")).to_be_visible()
+
+
+def test_the_keys_do_nothing_elsewhere_and_can_be_switched_off(home: Page) -> None:
+    home.locator("main").focus()
+    home.keyboard.press("r")
+    expect(home.locator("#board")).to_be_visible()
+
+    home.get_by_text("Keys", exact=True).click()
+    home.get_by_role("button", name="Switch the keys off").click()
+    home.locator("[data-board-keys] [data-row]").nth(1).focus()
+    home.keyboard.press("r")
+
+    expect(home.locator("#board")).to_be_visible()
+
+
+def test_on_a_phone_nothing_is_wider_than_the_screen(chromium: Browser, url: str) -> None:
+    page = page_of(chromium, url, "admin", viewport={"width": 390, "height": 844})
+    page.goto("/")
+
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    page.context.close()

@@ -1,0 +1,206 @@
+"""The board of an installation on a bad afternoon: what it says, to whom, and what a click does."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from click.testing import CliRunner
+
+from tests.support.acting import NamedUsers
+from tests.support.api import Program, make_api, make_token
+from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
+from tests.support.outage import Outage
+from tests.support.outage_console import fill_with_board
+from tests.support.schemas import SQLiteSchema
+from warren.cli import root
+from warren.resources.operation import Scope
+from warren.sql.accounts.users import Role
+from warren.sql.engine import Database
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The installation, with its consoles: of an administrator, and of users of one app each."""
+
+    database: Database
+    outage: Outage
+    clock: Clock
+    admin: Visit
+    searcher: Visit
+    viewer: Visit
+
+
+@pytest.fixture(scope="module", params=[7, 11], ids=["seed 7", "seed 11"])
+def installation(
+    request: pytest.FixtureRequest,
+    sqlite_schema: SQLiteSchema,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Installation]:
+    database = Database(sqlite_schema.copy(tmp_path_factory.mktemp("board") / "warren.db"))
+    outage = fill_with_board(database, request.param)
+    users = NamedUsers(database, who="the tests")
+    users.add("anna", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
+    users.add("samu", PASSWORD, role=Role.OPERATOR, app_names=("search",))
+    users.add("vicky", PASSWORD, role=Role.VIEWER, app_names=("billing",))
+    clock = Clock(outage.now_ms)
+    app = make_app(database, clock)
+    visits = {name: signed_in(app, name) for name in ("anna", "samu", "vicky")}
+    yield Installation(database, outage, clock, visits["anna"], visits["samu"], visits["vicky"])
+    database.close()
+
+
+def words(page: str) -> str:
+    """Return the text of a page, in one line."""
+    return " ".join(re.sub(r"<[^>]+>", " ", page).split())
+
+
+def test_one_sentence_says_how_many_jobs_fail_and_what_they_share(
+    installation: Installation,
+) -> None:
+    page = installation.admin.get("/").text
+
+    assert re.search(r"<title>13 jobs fail · Warren</title>", page)
+    assert re.search(r"<h1>13 of 120 jobs fail; 8 share one error since [\d:]+\.</h1>", page)
+    assert "23 that failed in the last 24 hours have recovered." in page
+    assert "Due times of 8 were skipped." in page
+
+
+def test_the_icon_carries_the_number(installation: Installation) -> None:
+    page = installation.admin.get("/").text
+
+    [path] = re.findall(r'<link rel="icon" href="([^"]+)"', page)
+    icon = installation.admin.get(path)
+    assert (icon.mimetype, ">13</text>" in icon.text) == ("image/svg+xml", True)
+
+
+def test_jobs_with_one_error_are_one_group_that_runs_each_once_more(
+    installation: Installation,
+) -> None:
+    page = installation.admin.get("/").text
+
+    assert page.count('class="group"') == 1
+    assert "8 jobs, one error" in page
+    group = page[page.index('class="of-group"') : page.index("fx-rates")]
+    assert set(re.findall(r'href="/jobs/\d+">([^<]+)</a>', group)) == installation.outage.one_error
+    [again] = re.findall(r'data-rerun href="(/runs/bulk/ask[^"]+)">Re-run the newest', page)
+    asked = installation.admin.get(again.replace("&amp;", "&")).text
+    assert "Run 8 runs again?" in asked
+
+
+def test_jobs_in_trouble_are_listed_worst_first_and_never_by_name(
+    installation: Installation,
+) -> None:
+    page = installation.admin.get("/").text
+
+    alone = page[page.index('data-row="', page.index('class="of-group"')) :]
+    rows = re.findall(
+        r'<li class="row" data-row="\d+" tabindex="-1">\s*<span class="sign[^>]*>.*?'
+        r'visually-hidden">([^<]+)<.*?data-open[^>]*>([^<]+)</a>',
+        alone,
+        re.DOTALL,
+    )
+    assert [row[0] for row in rows[:5]] == ["failing"] * 4 + ["lost with its executor"]
+    assert rows[4][1] == "copy-customers"
+    skipped = {name for trouble, name in rows if trouble == "skipped"}
+    assert skipped == installation.outage.skipped
+
+
+def test_the_strip_of_a_job_says_its_outcomes_in_words_too(installation: Installation) -> None:
+    page = installation.admin.get("/").text
+
+    strips = re.findall(
+        r'aria-label="last due times: (\d+) succeeded, (\d+) failed, (\d+) skip', page
+    )
+    assert len(strips) == 23
+    assert ("8", "0", "1") in strips
+
+
+def test_recovered_jobs_have_their_own_tab(installation: Installation) -> None:
+    page = installation.admin.get("/?tab=recovered").text
+
+    assert set(re.findall(r"data-open[^>]*>([^<]+)</a>", page)) == installation.outage.recovered
+
+
+def test_all_jobs_are_listed_a_page_at_a_time(installation: Installation) -> None:
+    first = installation.admin.get("/?tab=all").text
+    [more] = re.findall(r'href="([^"]+)">More</a>', first)
+    second = installation.admin.get(more.replace("&amp;", "&")).text
+
+    names = re.findall(r"data-open[^>]*>([^<]+)</a>", first + second)
+    assert len(names) == len(set(names)) == 120
+
+
+def test_the_machine_names_what_is_wrong_first(installation: Installation) -> None:
+    page = installation.admin.get("/").text
+
+    line = words(page[page.index('class="machine"') : page.index('class="card needs"')])
+    assert line.index("gone: warehouse-1") < line.index("Schedulers 2 of 2")
+    assert "warehouse full" in line
+    assert "Paused mail" in line
+
+
+def test_a_reader_of_one_app_sees_nothing_of_others(installation: Installation) -> None:
+    page = installation.searcher.get("/").text
+
+    assert "<h1>2 of " in page
+    for name in installation.outage.failing | installation.outage.skipped:
+        is_own = name in ("index-shard-1", "index-build")
+        assert (f">{name}</a>" in page) is is_own, name
+    assert "stripe" not in page
+    assert "/data/export" not in page
+
+
+def test_a_viewer_sees_no_buttons_that_it_may_not_press(installation: Installation) -> None:
+    page = installation.viewer.get("/").text
+
+    assert "fx-rates" in page
+    assert "data-rerun" not in page
+
+
+def program(installation: Installation, owner: str) -> Program:
+    token = make_token(installation.database, installation.clock, owner, scopes=[Scope.READ])
+    return Program(make_api(installation.database, installation.clock), token)
+
+
+def test_the_api_says_the_same_and_only_of_the_tokens_apps(installation: Installation) -> None:
+    everything = program(installation, "anna").call("GET", "/board").get_json()
+    searched = program(installation, "samu").call("GET", "/board").get_json()
+
+    assert (everything["failing"], everything["recovered"], everything["total"]) == (13, 23, 120)
+    assert everything["groups"][0]["jobs"] == 8
+    assert {job["job"] for job in searched["jobs"]} == {"index-shard-1", "index-build"}
+    assert "stripe" not in json.dumps(searched)
+    sums = [
+        sum(quarter["failed"] for quarter in board["quarters"]) for board in (everything, searched)
+    ]
+    assert 0 < sums[1] < sums[0]
+
+
+def test_jobs_can_be_listed_by_how_they_are_doing(installation: Installation) -> None:
+    ann, outage = program(installation, "anna"), installation.outage
+
+    def names(state: str) -> set[str]:
+        answer = ann.call("GET", f"/jobs?state={state}&limit=200").get_json()
+        return {job["name"] for job in answer["items"]}
+
+    assert names("failing") == outage.failing
+    assert names("recovered") == outage.recovered
+    assert names("trouble") == outage.failing | outage.skipped | {"copy-items", "load-orders"}
+    assert len(names("fine")) == 97
+
+
+def test_the_command_line_says_the_sentence_and_its_status_tells_scripts(
+    installation: Installation,
+) -> None:
+    url = str(installation.database.url)
+
+    env = {"WARREN_DATABASE_URL": url}
+    done = CliRunner().invoke(root, ["status"], env=env, standalone_mode=False)
+    as_json = CliRunner().invoke(root, ["status", "--json"], env=env, standalone_mode=False)
+
+    assert done.output.startswith("13 of 120 jobs fail; 8 share one error since ")
+    assert "copy-customers" in done.output
+    assert (done.return_value, as_json.return_value) == (2, 2)
+    assert json.loads(as_json.output)["failing"] == 13
