@@ -5,7 +5,8 @@ from enum import StrEnum
 
 import msgspec
 
-from warren.resources.operation import Scope, Word, operation
+from warren.resources.jobs import JOB
+from warren.resources.operation import InstantText, Scope, Word, operation
 
 
 class Trouble(StrEnum):
@@ -153,3 +154,24 @@ class BoardQuery(msgspec.Struct, kw_only=True):
 @operation("GET", "/board", Scope.READ, query=BoardQuery)
 def show_board(*, app: str | None = None) -> Board:
     """Show which jobs are in trouble, since when and why, and the last 24 hours."""
+
+
+class MuteBody(msgspec.Struct, kw_only=True):
+    """Until when somebody looks after a job, and why; without `silent`, alarms are still sent."""
+
+    until: InstantText
+    why: str = ""
+    silent: bool = True
+
+
+@operation("PUT", f"{JOB}/mute", Scope.OPERATE, body=MuteBody)
+def mute_job(job: str, *, until: datetime | str, why: str = "", silent: bool = True) -> JobMute:
+    """Mute a job's trouble: until then its alarms are kept, but not sent.
+
+    It ends sooner if the job fails with another error, and after 30 days at most.
+    """
+
+
+@operation("DELETE", f"{JOB}/mute", Scope.OPERATE)
+def unmute_job(job: str) -> None:
+    """End the mute of a job."""

@@ -457,6 +457,8 @@ class Code(Sentence):
     INCIDENT_CLOSED = "incident %(id)s is closed already", ProblemKind.CONFLICT
     INCIDENT_NOTE = "expected note to be a line of up to %(most)s characters, got: %(got)r"
     INCIDENT_END = "expected until to be between now and the year 9999, got: %(got)s"
+    MUTE_REASON = "expected why to be a line of up to %(most)s characters, got: %(got)r"
+    MUTE_END = "expected until to be within the next %(most)s days, got: %(got)s"
     NO_EXECUTOR = "no executor with id %(id)s", ProblemKind.UNKNOWN
     EXECUTOR_ONLINE = "executor %(address)s is online; drain it first", ProblemKind.CONFLICT
     EXECUTOR_BUSY = (

@@ -20,6 +20,7 @@ from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages
 from warren.admin_web.pages.monitoring import HealthPages
+from warren.admin_web.pages.mutes import MutePages
 from warren.admin_web.pages.queue import QueuePages
 from warren.admin_web.pages.run_pages import RunErrorPages, RunPages
 from warren.admin_web.pages.timeline import TimelinePages
@@ -33,6 +34,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
     return [
         SignInPages(services, sign_ins),
         BoardPages(services),
+        MutePages(services),
         DashboardPages(services),
         JobPages(services),
         JobFormPages(services),

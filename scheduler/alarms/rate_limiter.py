@@ -4,7 +4,7 @@ All schedulers do this, one at a time: a row serves as the lock.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import structlog
 from sqlalchemy.orm import Session
@@ -20,11 +20,13 @@ from warren.scheduler.alarms.events import (
     from_text,
     to_text,
 )
+from warren.scheduler.board.error_text import error_of
 from warren.sql.alarms import alarms, rate_limit
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
 from warren.sql.alarms.rate_limit import Group
+from warren.sql.board import mutes
 from warren.sql.engine import Database
-from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.instants import DAY_MS, HOUR_MS, iso
 from warren.sql.models import Alarm
 
 #: An alarm that cannot be sent for this long is given up.
@@ -81,7 +83,9 @@ class AlarmRateLimiter:
     def _decide(self, session: Session, now_ms: int) -> int:
         if not rate_limit.hold_lock_row(session):
             return 0  # another scheduler is doing it
-        fresh = rate_limit.undecided(session, BATCH)
+        undecided = rate_limit.undecided(session, BATCH)
+        muted = _hold_back_muted(session, undecided, now_ms)
+        fresh = [alarm for alarm in undecided if alarm.id not in muted]
         groups: dict[tuple[Group, bool], list[Alarm]] = defaultdict(list)
         for alarm in fresh:
             groups[Group.of(alarm), rate_limit.is_about_absence(alarm)].append(alarm)
@@ -93,7 +97,7 @@ class AlarmRateLimiter:
         overdue = rate_limit.overdue_groups(session, now_ms, GROUPS)
         for group in overdue:
             _sum_up(session, group, now_ms)
-        return len(fresh) + len(overdue)
+        return len(undecided) + len(overdue)
 
     def _split(
         self, session: Session, before: Sequence[int], members: Sequence[Alarm], now_ms: int
@@ -110,6 +114,35 @@ class AlarmRateLimiter:
                 "content": _shortened(held[0].content),
             }
             rate_limit.change(session, [alarm.id for alarm in held], columns)
+
+
+def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> set[int]:
+    """Dismiss new alarms about failures of jobs that somebody has muted; return their ids.
+
+    A mute ends when its job fails with another error, which is sent.
+    """
+    about = [(alarm, from_text(alarm.content)) for alarm in fresh if alarm.job_id]
+    failures = [(alarm, news) for alarm, news in about if isinstance(news, Failure)]
+    known = mutes.silencing(session, {alarm.job_id for alarm, _ in failures}, now_ms=now_ms)
+    held: set[int] = set()
+    for alarm, news in failures:
+        mute = known.get(alarm.job_id)
+        if mute is None or not alarm.run_id:
+            continue
+        if mute.error_key and error_of(news.message, news.status).key != mute.error_key:
+            mutes.end(session, [alarm.job_id])
+            del known[alarm.job_id]
+            continue
+        until = iso(mute.until_at)
+        error = f"muted by {mute.made_by} until {until}: {mute.reason}".rstrip(": ")
+        rate_limit.change(session, [alarm.id], {"status": AlarmStatus.DISMISSED, "error": error})
+        held.add(alarm.id)
+    alarms.mark_runs(
+        session,
+        [alarm.run_id for alarm, _ in failures if alarm.id in held],
+        RunAlarm.NOBODY_TO_TELL,
+    )
+    return held
 
 
 def run_ids_of(session: Session, alarm: Alarm) -> list[int]:

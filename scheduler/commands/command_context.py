@@ -33,6 +33,8 @@ class Action(StrEnum):
     JOB_STOP = "job.stop"
     JOB_DELETE = "job.delete"
     JOB_TRIGGER = "job.trigger"
+    JOB_MUTE = "job.mute"
+    JOB_UNMUTE = "job.unmute"
     RUN_MOVE = "run.move"
     RUN_AGAIN = "run.again"
     RUN_KILL = "run.kill"

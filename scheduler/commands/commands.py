@@ -15,6 +15,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.commands.limit_commands import LimitCommands
+from warren.scheduler.commands.mute_commands import MuteCommands
 from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.commands.script_commands import ScriptCommands
 from warren.scheduler.commands.token_commands import TokenCommands
@@ -25,7 +26,7 @@ class Commands:
     """The commands of one actor, grouped by what they act on.
 
     Each command checks a right, takes ids, refuses with `Problem` or `Refused`, and writes an audit
-    log entry in its own transaction. A request needs one group of sixteen, so each is created on
+    log entry in its own transaction. A request needs one group of seventeen, so each is created on
     first use.
     """
 
@@ -41,6 +42,7 @@ class Commands:
     job_files = cached_property(lambda self: JobFileCommands(self.context))
     jobs = cached_property(lambda self: JobCommands(self.context))
     limits = cached_property(lambda self: LimitCommands(self.context))
+    mutes = cached_property(lambda self: MuteCommands(self.context))
     runs = cached_property(lambda self: RunCommands(self.context))
     scripts = cached_property(lambda self: ScriptCommands(self.context))
     tokens = cached_property(lambda self: TokenCommands(self.context))

@@ -204,3 +204,30 @@ def test_the_command_line_says_the_sentence_and_its_status_tells_scripts(
     assert "copy-customers" in done.output
     assert (done.return_value, as_json.return_value) == (2, 2)
     assert json.loads(as_json.output)["failing"] == 13
+
+
+def test_a_mute_is_told_in_the_row_and_ends_when_somebody_says_so(
+    installation: Installation,
+) -> None:
+    job_id = installation.outage.jobs["fx-rates"]
+    asked = installation.admin.get(f"/mutes/ask?id={job_id}")
+    assert "fx-rates" in asked.text
+
+    form = {"id": str(job_id), "span": "4h", "why": "the partner knows", "silent": "1"}
+    muted = installation.admin.post("/mutes", form, follow_redirects=True).text
+    assert "muted until" in muted
+    assert "by anna: the partner knows" in words(muted)
+
+    ended = installation.admin.post("/mutes", form | {"end": "1"}, follow_redirects=True).text
+    assert "muted until" not in ended
+
+
+def test_nobody_mutes_jobs_of_foreign_apps(installation: Installation) -> None:
+    foreign = installation.outage.jobs["fx-rates"]
+
+    asked = installation.searcher.get(f"/mutes/ask?id={foreign}", follow_redirects=True).text
+    done = installation.searcher.post("/mutes", {"id": str(foreign)}, follow_redirects=True).text
+
+    assert "No job was selected." in asked
+    assert f"no job with id {foreign}" in done
+    assert "muted until" not in installation.admin.get("/").text

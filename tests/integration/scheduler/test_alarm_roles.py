@@ -9,6 +9,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 from structlog.testing import capture_logs
 
+from tests.support.acting import acting
 from tests.support.mailbox import Mailbox
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
@@ -22,15 +23,17 @@ from warren.scheduler.alarms.channels.webhook import Webhook
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
 from warren.scheduler.alarms.watches import AbsenceWatch, HealthIssueWatch
+from warren.scheduler.board.folding import rebuild
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.problems import Problem
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.alarms import rate_limit
 from warren.sql.alarms.alarms import AlarmStatus, MessageKind, secret_of
 from warren.sql.ids import RunIds
-from warren.sql.instants import HOUR_MS
-from warren.sql.models import Alarm, App, Job, Run
+from warren.sql.instants import DAY_MS, HOUR_MS
+from warren.sql.models import Alarm, App, AuditEntry, Job, Run
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 
@@ -972,3 +975,73 @@ class Watching:
     def told(self) -> list[str]:
         self.desk.round()
         return self.desk.subjects()
+
+
+class TestMutes:
+    """Somebody looks after a job."""
+
+    @pytest.fixture
+    def muted(self, desk: Desk) -> int:
+        """A job that failed and was muted for a day."""
+        job_id = desk.job()
+        desk.fail(job_id)
+        desk.round()
+        desk.sent.clear()
+        now_ms = desk.now_ms
+        desk.database.write(lambda session: rebuild(session, [job_id], now_ms=now_ms))
+        commands = acting(desk.database, lambda: desk.now_ms, who="anna").mutes
+        commands.mute(job_id, until_ms=now_ms + DAY_MS, why="waiting for the bank")
+        return job_id
+
+    def test_alarms_of_a_muted_job_are_kept_but_not_sent(self, desk: Desk, muted: int) -> None:
+        desk.fail(muted, START + 60_000)
+        desk.round()
+
+        assert desk.sent == []
+        alarm = desk.alarms()[-1]
+        assert alarm.status == AlarmStatus.DISMISSED
+        assert (alarm.error or "").startswith("muted by anna until ")
+        assert (alarm.error or "").endswith("waiting for the bank")
+
+    def test_a_mute_ends_at_its_date(self, desk: Desk, muted: int) -> None:
+        desk.pass_time(DAY_MS)
+        desk.fail(muted, START + 60_000)
+        desk.round()
+
+        assert len(desk.sent) == 1
+
+    def test_a_mute_ends_at_another_error(self, desk: Desk, muted: int) -> None:
+        for number, message in enumerate(("disk full", "no luck"), 1):
+            desk.end(desk.run(muted, START + number * 60_000), message=message)
+            desk.round()
+
+        assert len(desk.sent) == 2
+
+    @pytest.mark.usefixtures("muted")
+    def test_alarms_of_other_jobs_are_sent(self, desk: Desk) -> None:
+        desk.fail(desk.job("other"), START + 60_000)
+        desk.round()
+
+        assert len(desk.sent) == 1
+
+    def test_a_job_that_is_only_acknowledged_still_alarms(self, desk: Desk, muted: int) -> None:
+        commands = acting(desk.database, lambda: desk.now_ms).mutes
+        commands.mute(muted, until_ms=desk.now_ms + DAY_MS, silent=False)
+        desk.fail(muted, START + 60_000)
+        desk.round()
+
+        assert len(desk.sent) == 1
+
+    @pytest.mark.parametrize("days", [-1, 0, 31])
+    def test_a_mute_lasts_thirty_days_at_most(self, desk: Desk, muted: int, days: int) -> None:
+        commands = acting(desk.database, lambda: desk.now_ms).mutes
+
+        with pytest.raises(Problem, match="within the next 30 days"):
+            commands.mute(muted, until_ms=desk.now_ms + days * DAY_MS)
+
+    def test_who_muted_what_is_in_the_audit_log(self, desk: Desk, muted: int) -> None:
+        acting(desk.database, lambda: desk.now_ms, who="bert").mutes.unmute(muted)
+
+        wanted = select(AuditEntry.who, AuditEntry.action).order_by(AuditEntry.id)
+        found = desk.database.read(lambda session: [*session.execute(wanted)])
+        assert found == [("anna", "job.mute"), ("bert", "job.unmute")]

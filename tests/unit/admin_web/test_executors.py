@@ -137,7 +137,7 @@ class TestListing:
     ) -> None:
         beat(database, clock, "reports", "one", json.dumps({"ailments": ["JOURNAL", "<b>", 7]}))
 
-        pages = [admin.get(path).text for path in ("/executors", "/")]
+        pages = [admin.get(path).text for path in ("/executors", "/overview")]
 
         assert ["its journal cannot be written" in page for page in pages] == [True, True]
         assert "&lt;b&gt;" not in pages[0]

@@ -45,7 +45,7 @@ def break_in_a_view(_rows: Rows, patch: pytest.MonkeyPatch) -> str:
         raise RuntimeError("mysql+pymysql://user:hush@host SELECT * FROM xxl_job_user")
 
     patch.setattr(OverviewReader, "read", fail)
-    return "/"
+    return "/overview"
 
 
 def break_json(rows: Rows, _: pytest.MonkeyPatch) -> str:

@@ -32,7 +32,7 @@ def beat(
 
 class TestDashboard:
     def test_without_anything_it_says_what_to_do_next(self, admin: Visit) -> None:
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert "No jobs yet." in page
         assert "warren executor --app NAME handlers.py" in page
@@ -45,7 +45,7 @@ class TestDashboard:
         rows.run(job_id, clock.now - 5_000, status="RUNNING", started_at=clock.now - 4_000)
         rows.run(job_id, clock.now - 9_000, status="FAILED", message="disk full")
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert page.count("<strong>nightly</strong>") == 3
         assert "disk full" in page
@@ -63,7 +63,14 @@ class TestDashboard:
             for number, status in enumerate(("RUNNING", "SUCCEEDED", "FAILED"))
         ]
 
-        pages = ["/", "/runs", f"/jobs/{job_id}", "/ledger", *(f"/runs/{run_id}" for run_id in ids)]
+        pages = [
+            "/",
+            "/overview",
+            "/runs",
+            f"/jobs/{job_id}",
+            "/ledger",
+            *(f"/runs/{run_id}" for run_id in ids),
+        ]
         answers = {
             path: admin.get(path, headers={"Accept-Language": language}).status_code
             for path in pages
@@ -78,7 +85,7 @@ class TestDashboard:
             rows.run(job_id, clock.now - 2, app=app_name, status="RUNNING", started_at=clock.now)
         beat(rows.database, clock, presence.EXECUTOR, "mails", "their-executor")
 
-        page = signed_in(app, "operator").get("/").text
+        page = signed_in(app, "operator").get("/overview").text
 
         assert "mine" in page
         assert "theirs" not in page
@@ -93,14 +100,16 @@ class TestDashboard:
                 job_id, clock.now - number * 1_000, ("reports", "mails")[number % 2], status=status
             )
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert re.findall(r"<strong>(job-\d)</strong>", page) == [f"job-{n}" for n in range(4)]
 
     def test_pause_and_broker_are_told(self, database: Database, clock: Clock) -> None:
         commands(database, clock).pause()
 
-        page = signed_in(make_app(database, clock, is_broker_up=lambda: False), "admin").get("/")
+        page = signed_in(make_app(database, clock, is_broker_up=lambda: False), "admin").get(
+            "/overview"
+        )
 
         assert "paused dispatch at" in page.text
         assert "The message broker is unreachable" in page.text
@@ -110,10 +119,18 @@ class TestDashboard:
         rows.run(job_id, clock.now - 1, status="FAILED", message=NASTY)
         beat(rows.database, clock, presence.EXECUTOR, "reports", NASTY)
 
-        page = admin.get("/").text
+        page = admin.get("/overview").text
 
         assert "<img" not in page
         assert "{{7*7}}" in page
+
+
+def test_a_board_without_jobs_says_what_to_do_next(admin: Visit) -> None:
+    page = admin.get("/").text
+
+    assert "There are no jobs yet." in page
+    assert "warren jobs apply jobs.yaml" in page
+    assert "warren executor --app NAME handlers.py" in page
 
 
 class TestAuditTrail:

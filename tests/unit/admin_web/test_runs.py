@@ -61,7 +61,7 @@ class TestList:
             progress='{"done":3,"total":10}',
         )
 
-        for page in ("/", f"/jobs/{job_id}", "/runs", f"/runs/{run_id}/log"):
+        for page in ("/overview", f"/jobs/{job_id}", "/runs", f"/runs/{run_id}/log"):
             assert re.search(r'<progress [^>]*value="30"', admin.get(page).text), page
         state = admin.get(f"/runs/{run_id}/log/lines?from=1").json["state"]
         assert 'value="30"' in state

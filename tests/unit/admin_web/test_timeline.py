@@ -144,7 +144,7 @@ class TestRows:
         due = clock.now - 50 * HOUR_MS
         rows.run(rows.job("long"), due, status=RunStatus.RUNNING, started_at=due + 10)
 
-        assert "running, 50 h 00 min" in admin.get("/timeline?zoom=1").text
+        assert "running, 2 days 2 h" in admin.get("/timeline?zoom=1").text
 
     def test_what_is_left_out_is_said(self, admin: Visit, rows: Rows, clock: Clock) -> None:
         for number in range(ROWS + 2):

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from warren.broker.messages import HealthIssue
 from warren.broker.reasons import Reason, Why
 from warren.broker.stored_reasons import DEPTH_LIMIT, REASON_LIMIT, from_json, places, to_json
+from warren.scheduler.membership.self_health import SelfIssue
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("executor", "scheduler", "sql", "warren", "admin_web")
@@ -54,7 +55,9 @@ def test_every_call_gives_a_fact_for_each_place_of_the_sentence() -> None:
 
 
 def test_every_code_is_given_somewhere() -> None:
-    given = {code for _, code, _ in calls()} | {issue.why.name for issue in HealthIssue}
+    given = {code for _, code, _ in calls()} | {
+        issue.why.name for issue in (*HealthIssue, *SelfIssue)
+    }
 
     assert sorted(set(Why.__members__) - given) == []
 

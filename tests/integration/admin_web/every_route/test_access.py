@@ -39,6 +39,8 @@ TABLE: dict[str, Expected] = {
     "sign_in.browser": Expected(anonymous=True),
     "board.show": Expected(),
     "board.icon": Expected(),
+    "mutes.ask": Expected(Right.OPERATE, admits=frozenset({303})),
+    "mutes.start": Expected(Right.OPERATE),
     "dashboard.show": Expected(),
     "calendars.index": Expected(),
     "calendars.show": Expected(values={"name": "cn"}, admits=frozenset({404})),

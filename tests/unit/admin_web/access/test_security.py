@@ -190,7 +190,7 @@ class TestErrors:
             raise RuntimeError("mysql://user:secret@host")
 
         monkeypatch.setattr(OverviewReader, "read", fail)
-        answer = signed_in(make_app(database, clock), "admin").get("/")
+        answer = signed_in(make_app(database, clock), "admin").get("/overview")
 
         assert answer.status_code == 500
         assert "Error number:" in answer.text

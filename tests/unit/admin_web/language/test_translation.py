@@ -50,7 +50,7 @@ def test_each_reason_is_told_in_chinese_with_its_facts() -> None:
                 how=(Why.LISTED_AND_AWAY(addresses="c"), Why.TURN(route="ROUND", n=7)),
             ),
             (
-                "CRON，第 1 次尝试，还可重试 3 次；调度器 node-1；在线：a, b；"
+                "定时触发，第 1 次尝试，还可重试 3 次；调度器 node-1；在线：a, b；"
                 "已列出但不在线：c；ROUND，第 7 轮"
             ),
         ),

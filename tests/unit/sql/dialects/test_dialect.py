@@ -35,6 +35,8 @@ PORT = {
     "auto_id": "its type for an id that counts up",
     "table_options": "options of every table",
     "lasting_id_options": "options that keep deleted ids from coming again",
+    "server_facts": "what a server says of itself: its name, whether it takes writes",
+    "server_number": "what tells one server from another",
     "make_engine": "connections: pool, time limits, isolation, how a write begins",
     "version_problem": "the oldest server that will do",
     "is_retryable": "errors after which the same work may succeed",

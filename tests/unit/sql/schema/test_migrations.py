@@ -15,12 +15,13 @@ def migrations() -> ScriptDirectory:
 
 
 def test_there_is_one_newest_migration(migrations: ScriptDirectory) -> None:
-    assert migrations.get_heads() == [newest_version()]
+    assert [head.partition("_")[0] for head in migrations.get_heads()] == [newest_version()]
 
 
 def test_each_migration_follows_the_one_with_the_number_before(migrations: ScriptDirectory) -> None:
     steps = {step.revision: step.down_revision for step in migrations.walk_revisions()}
 
-    numbers = sorted(steps)
+    revisions = sorted(steps)
+    numbers = [revision.partition("_")[0] for revision in revisions]
     assert numbers == [f"{number:04}" for number in range(1, len(steps) + 1)]
-    assert [steps[number] for number in numbers] == [None, *numbers[:-1]]
+    assert [steps[revision] for revision in revisions] == [None, *revisions[:-1]]
