@@ -99,6 +99,10 @@ def may_wait(run: DetailedRun, now_ms: int) -> bool:
     return is_due and bool(run.limits or run.scope == Scope.CLUSTER)
 
 
+#: A run that is due for less than this is on its way, and nobody is asked about the broker.
+BROKER_MS = 1_000
+
+
 def waits_for(
     session: Session, runs: Iterable[DetailedRun], actor: Actor, *, now_ms: int
 ) -> dict[int, list[Reason]]:
@@ -110,7 +114,8 @@ def waits_for(
     if not due:
         return {}
     reasons = defaultdict(list, _full_limits(session, due, actor, now_ms))
-    for run_id, reason in _of_broker(session, due, now_ms):
+    late = [run for run in due if run.due_at <= now_ms - BROKER_MS]
+    for run_id, reason in _of_broker(session, late, now_ms) if late else ():
         reasons[run_id].append(reason)
     return dict(reasons)
 

@@ -109,7 +109,7 @@ def signed_in(site: Site, chromium: Browser) -> StorageState:
     """The administrator's cookies."""
     with a_page(chromium, site) as page:
         sign_in(page, site.url, "alice", PASSWORD)
-        headed(page, "Board")
+        expect(page.locator("#board")).to_be_visible()
         return page.context.storage_state()
 
 
@@ -153,7 +153,7 @@ def test_the_first_password_opens_the_console_once_it_is_ones_own(page: Page, si
     expect(page.get_by_text("Choose a new password")).to_have_count(0)
     page.goto("/")
 
-    headed(page, "Board")
+    expect(page.locator("#board")).to_be_visible()
 
 
 def test_a_new_job_tells_when_it_fires_and_does_once_it_is_started(alice: Page) -> None:
@@ -333,7 +333,7 @@ def test_language_and_theme_are_kept(alice: Page) -> None:
     expect(alice.locator("#main > .notice.good")).to_be_visible()
     alice.wait_for_load_state()  # its scripts forget what was typed
     alice.goto("/")
-    headed(alice, "运行报表")
+    expect(alice.get_by_role("link", name="概览")).to_be_visible()
     alice.locator("[data-theme-switch] button").click()
     expect(root).to_have_attribute("data-theme", "light")
     alice.goto("/account")
@@ -345,7 +345,7 @@ def test_language_and_theme_are_kept(alice: Page) -> None:
 def test_a_viewer_sees_and_is_refused_the_rest(page: Page, site: Site) -> None:
     site.deployment.job("watched")
     sign_in(page, site.url, "victor", PASSWORD)
-    headed(page, "Board")
+    expect(page.locator("#board")).to_be_visible()
 
     page.goto("/jobs?name=watched")
     expect(page.get_by_role("link", name="watched", exact=True)).to_be_visible()
@@ -363,11 +363,11 @@ def test_the_days_of_the_dashboard_are_drawn_with_the_table_behind_them(
 ) -> None:
     site.deployment.job("counted")
     site.deployment.await_success(site.deployment.trigger("counted"))
-    alice.goto("/")
+    alice.goto("/overview")
     expect(alice.locator("#days")).to_be_visible()
 
     def look() -> bool:
-        alice.goto("/")
+        alice.goto("/overview")
         return alice.locator("[data-days] canvas").count() == 1
 
     eventually(look, every=0.25)

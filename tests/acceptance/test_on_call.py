@@ -6,16 +6,9 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import browser, page_of, require_chromium
+from tests.support.browser import page_of
 from tests.support.console import PASSWORD
 from tests.support.outage_console import outage_console
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    require_chromium()
-    with browser() as found:
-        yield found
 
 
 @pytest.fixture(scope="module", params=[7, 11], ids=["seed 7", "seed 11"])

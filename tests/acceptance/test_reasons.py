@@ -51,5 +51,5 @@ def test_why_a_run_ended_is_shown_in_the_readers_language(
     assert shown(reader, second)[0] == "DISCARD_LATER：该任务的另一个运行正在此处运行或等待"
     assert shown(reader, first)[0] == "按请求终止"
     assert shown(reader, own)[0] == told.splitlines()[0]
-    assert shown(reader, slow)[1].startswith("MANUAL，第 1 次尝试，还可重试 0 次；调度器 ")
+    assert shown(reader, slow)[1].startswith("手动触发，第 1 次尝试，还可重试 0 次；调度器 ")
     assert fleet.warren("runs", "show", str(first)).count("killed by request") == 1

@@ -82,6 +82,6 @@ def test_without_its_library_one_line_says_what_to_install(monkeypatch: pytest.M
         load_handlers([], declare_more=lambda: zygote._declare_builtin(code))
 
     assert refused.value.line == (
-        "WARREN_BUILTIN=http needs httpx, which is not installed: "
+        "WARREN_BUILTIN=http needs httpcore, which is not installed: "
         "install Warren's wheel with [http]"
     )

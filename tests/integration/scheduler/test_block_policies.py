@@ -9,6 +9,7 @@ from sqlalchemy import select, update
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
+from warren.sql.instants import at
 from warren.sql.models import Alarm, Run
 from warren.sql.run_status import RunStatus
 
@@ -113,7 +114,9 @@ class TestRefusedRetries:
 
     def make_due(self, cluster: Cluster, run_id: int) -> None:
         """Spare a retry its delay."""
-        due = update(Run).where(Run.id == run_id).values(due_at=cluster.now_ms())
+        now_ms = cluster.now_ms()
+        values = {"due_at": now_ms, "due_second": at(now_ms)}
+        due = update(Run).where(Run.id == run_id).values(**values)
         cluster.database.write(lambda session: session.execute(due))
 
     def alarms(self, cluster: Cluster) -> list[Alarm]:
