@@ -26,6 +26,7 @@ from warren.error_output import SERVER_LIBRARIES
 OF_THE_SERVER = {
     "api",
     "audit",
+    "broker",
     "console",
     "db",
     "import",
