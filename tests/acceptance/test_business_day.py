@@ -13,7 +13,7 @@ from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from warren.sql.backfill_status import BackfillState
-from warren.sql.models import Backfill, FlowNode, Hold, Limit, Run
+from warren.sql.models import Backfill, FlowNode, Hold, Limit, Run, Unfolded
 from warren.sql.run_status import OPEN, Kind, RunStatus
 
 LIMIT, AT_ONCE = 2, 3
@@ -128,6 +128,8 @@ def test_a_failed_night_and_a_missed_week_are_made_good_while_schedulers_die(
         company = [int(line) for line in (tmp_path / "company/counts").read_text().splitlines()]
         assert max(company) == LIMIT
         assert '"sound": true' in warren.warren("audit")
+        # What is damaged by hand is not told to the board, so it has to have taken in all before.
+        eventually(lambda: not _all(warren, Unfolded), 60)
         for damage in _damages(backfill_id, night):
             with damage(warren):
                 assert '"sound": false' in warren.warren_fails("audit")

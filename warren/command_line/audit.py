@@ -41,9 +41,8 @@ def audit_command(
     """Recompute every due time and look for it among runs and recorded skips.
 
     The exit status is 1 if a tick was lost, fired twice, or fired late although its job skips late
-    ticks, if a run has the result of another one, or if limits are held by runs that do not hold
-    them. Where the board shows a job otherwise than its runs is told too, but does not change the
-    status. The last line is one JSON object.
+    ticks, if a run has the result of another one, if limits are held by runs that do not hold
+    them, or if the board shows a job otherwise than its runs. The last line is one JSON object.
     """
     with open_database(settings) as database:
         now = now_ms(database)
