@@ -434,9 +434,13 @@ class RerunBody(msgspec.Struct, kw_only=True):
 
 
 class RerunsBody(RerunBody, kw_only=True):
-    """Which runs to repeat, all or none, and how."""
+    """Which runs to repeat, all or none, and how.
+
+    With `newest`, of the runs of each job only those of its newest due time among them.
+    """
 
     run_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_RERUNS)]
+    newest: bool = False
 
 
 class ClearBody(msgspec.Struct, kw_only=True):
@@ -615,11 +619,13 @@ def rerun_all(
     failed: bool = False,
     from_node: str | None = None,
     only_node: str | None = None,
+    newest: bool = False,
     key: str | None = None,
 ) -> Planned:
     """Run several runs again, each for its due time; all of them, or none.
 
-    Of the attempts of one shard of a due time, the newest is repeated.
+    Of the attempts of one shard of a due time, the newest is repeated; with `newest`, also of the
+    due times of each job.
     """
 
 

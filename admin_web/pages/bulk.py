@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from urllib.parse import urlencode
 
 import structlog
 from flask import abort, flash, redirect, render_template, request, url_for
@@ -78,6 +79,11 @@ def ticked_ids() -> Sequence[int]:
 def is_about_all() -> bool:
     """Return whether the form means everything that matches a filter."""
     return request.values.get("all") == "1" and "only" not in request.values
+
+
+def wants_newest() -> bool:
+    """Return whether the form means only the newest due time of each job."""
+    return request.values.get("times") == "newest"
 
 
 def sent_filter() -> str:
@@ -410,6 +416,10 @@ class ChosenRuns:
     run_ids: Sequence[int]
     is_all: bool
 
+    def __len__(self) -> int:
+        """Return how many there are."""
+        return len(self.run_ids)
+
 
 class BulkRunPages:
     """Bulk actions on the runs of the visitor's apps."""
@@ -428,7 +438,8 @@ class BulkRunPages:
         The selection is in the URL, so a sign-in on the way leads back to it.
         """
         now_ms = self._services.now_ms()
-        chosen = self._chosen(now_ms)
+        selected = self._selected(now_ms)
+        chosen = self._of_wanted_times(selected)
         if not chosen.run_ids:
             flash(gettext("No run was selected."), "error")
             return redirect(list_url("runs.index"), 303)
@@ -440,6 +451,11 @@ class BulkRunPages:
             preview=preview,
             unknown=len(chosen.run_ids) - sum(line.counts.total() for line in preview),
             chosen=chosen,
+            selected=selected,
+            newest=self._of_newest_times(selected) if action is BulkAction.RUN_AGAIN else selected,
+            wants_newest=wants_newest(),
+            all_url=_same_question(),
+            newest_url=_same_question(times="newest"),
             is_about_all=is_about_all(),
             filter=sent_filter(),
             key=fresh_key(),
@@ -452,11 +468,17 @@ class BulkRunPages:
         """Start the work, unless this form was already sent."""
         known, key, asked_at = visitor(), sent_key(), sent_number("asked_at")
         if self._work.find(key, known.user_id) is None:
-            chosen, action = self._chosen(asked_at), sent_action(RUN_ACTIONS)
-            if len(chosen.run_ids) > sent_number("count"):
+            chosen = self._of_wanted_times(self._selected(asked_at))
+            action = sent_action(RUN_ACTIONS)
+            if len(chosen) > sent_number("count"):
                 flash(gettext("More runs match now. Please check again."), "error")
-                query = sent_filter()
-                again = url_for("bulk_runs.ask", action=action, all=1, filter=query)
+                again = url_for(
+                    "bulk_runs.ask",
+                    action=action,
+                    all=1,
+                    filter=sent_filter(),
+                    times="newest" if wants_newest() else None,
+                )
                 return redirect(again, 303)
             work = Work(
                 key=key,
@@ -489,7 +511,17 @@ class BulkRunPages:
             lambda session: commands.preview(session, chosen.run_ids)
         )
 
-    def _chosen(self, asked_at: int) -> ChosenRuns:
+    def _of_wanted_times(self, selected: ChosenRuns) -> ChosenRuns:
+        return self._of_newest_times(selected) if wants_newest() else selected
+
+    def _of_newest_times(self, selected: ChosenRuns) -> ChosenRuns:
+        commands = self._services.commands(visitor().actor).bulk_runs
+        newest = self._services.database.read(
+            lambda session: commands.of_newest_times(session, selected.run_ids)
+        )
+        return ChosenRuns(newest, selected.is_all)
+
+    def _selected(self, asked_at: int) -> ChosenRuns:
         if not is_about_all():
             return ChosenRuns(ticked_ids(), is_all=True)
         asked = self._finder.ask(read_query(sent_filter()))
@@ -499,6 +531,12 @@ class BulkRunPages:
         is_again = sent_action(RUN_ACTIONS) is BulkAction.RUN_AGAIN
         swept = self._finder.all(asked, until_ms=asked_at if is_again else None)
         return ChosenRuns(swept.run_ids, swept.is_all)
+
+
+def _same_question(**times: str) -> str:
+    """Return the URL of this question about the same runs, with other due times of them."""
+    kept = [item for item in request.args.items(multi=True) if item[0] != "times"]
+    return f"{url_for('bulk_runs.ask')}?{urlencode([*kept, *times.items()])}"
 
 
 def _run_parts(commands: Commands, work: Work) -> Iterator[Part]:

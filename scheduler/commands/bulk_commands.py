@@ -93,6 +93,12 @@ class BulkRunCommands:
                 jobs_of[job_id].name = name
         return sorted(jobs_of.values(), key=lambda job: (job.name is None, job.name, job.job_id))
 
+    def of_newest_times(self, session: Session, run_ids: Sequence[int]) -> list[int]:
+        """Return of the runs of each job those of the newest due time; unknown ones stay."""
+        known = self._known_runs(session, run_ids)
+        left_out = {run.id for run in known} - {run.id for run in reruns.of_newest_times(known)}
+        return [run_id for run_id in run_ids if run_id not in left_out]
+
     def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
         """Repeat runs, each for its due time, with its param and its version of the script.
 

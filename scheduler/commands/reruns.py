@@ -99,6 +99,7 @@ class RerunOptions:
         failed: of a flow, only what failed or was stopped, and what runs after it.
         from_node: of a flow, only this node and what runs after it.
         only_node: of a flow, only this node.
+        newest: of the runs of each job, only those of the newest due time.
 
     """
 
@@ -107,6 +108,7 @@ class RerunOptions:
     failed: bool = False
     from_node: str = ""
     only_node: str = ""
+    newest: bool = False
 
     @property
     def part(self) -> FlowPart | None:
@@ -185,6 +187,15 @@ def newest_chosen(session: Session, runs: Collection[R]) -> dict[Shard, R]:
         shard = Shard(run.job_id, run.scheduled_at, run.shard_index, nodes.get(run.id))
         chosen[shard] = run
     return chosen
+
+
+def of_newest_times(runs: Iterable[R]) -> list[R]:
+    """Return of the runs of each job those of its newest due time among them."""
+    listed = list(runs)
+    newest: dict[int, int] = {}
+    for run in listed:
+        newest[run.job_id] = max(run.scheduled_at, newest.get(run.job_id, 0))
+    return [run for run in listed if run.scheduled_at == newest[run.job_id]]
 
 
 def outcome_of(run: Repeatable, known: Known) -> Outcome:

@@ -350,7 +350,8 @@ class RunCommands:
             run = rows.get(run_id)
             if run is None or not self._context.actor.knows_job(run.app_id, run.job_id):
                 raise Problem(Code.NO_RUN, id=run_id)
-        runs = list(reruns.newest_chosen(session, rows.values()).values())
+        wanted = reruns.of_newest_times(rows.values()) if options.newest else rows.values()
+        runs = list(reruns.newest_chosen(session, wanted).values())
         known = reruns.Known.read(session, runs)
         for run in runs:
             reruns.check(run, known, options)

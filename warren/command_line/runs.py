@@ -245,6 +245,7 @@ def _print_log(client: Client, run_id: int) -> None:
         "warren runs rerun 4711 --current --no-children",
         "warren runs rerun 4711 --failed",
         "warren runs rerun 4711 --from load",
+        "warren runs rerun 4711 4712 4713 --newest",
     )
 )
 @_run_ids
@@ -252,6 +253,7 @@ def _print_log(client: Client, run_id: int) -> None:
 @click.option("--failed", is_flag=True, help="Of a flow: what failed, and what runs after it.")
 @click.option("--from", "from_node", metavar="NODE", default="", help="From this node on.")
 @click.option("--only", "only_node", metavar="NODE", default="", help="This node alone.")
+@click.option("--newest", is_flag=True, help="Of each job, only the newest due time.")
 @click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")
 @click.option("--yes", is_flag=True, help="Start children again that ran for the due time.")
 @as_json

@@ -1,6 +1,7 @@
 """Triggers, moves and cancels, repeats, lists, awaits and kills runs, and reads their logs."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from flask import request
@@ -187,9 +188,11 @@ class RunEndpoints:
     @serves(operations.rerun_all)
     def rerun_all(self, call: Call) -> Reply:
         body = call.body
-        once = idempotent([body.run_ids, *_asked_again(body)], call)
+        more = ["newest"] if body.newest else []
+        once = idempotent([body.run_ids, *_asked_again(body), *more], call)
         runs = self._services.commands(call.actor).runs
-        planned, is_new = runs.rerun(body.run_ids, _options(body), once=once)
+        options = replace(_options(body), newest=body.newest)
+        planned, is_new = runs.rerun(body.run_ids, options, once=once)
         return Reply(value=Planned(run_ids=planned), headers=_replayed(is_new))
 
     @serves(operations.clear_runs)

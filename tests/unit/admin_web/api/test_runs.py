@@ -152,6 +152,19 @@ class TestRerun:
         assert [run["rerun_of"] for run in repeated] == failed
         assert again.headers["Idempotent-Replayed"] == "true"
 
+    def test_of_several_runs_the_newest_due_time_of_each_job_is_repeated_if_asked_for(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        other = rows.job("other")
+        failed = [rows.run(job_id, clock.now - n * 1_000, status="FAILED") for n in (3, 1, 2)]
+        failed.append(rows.run(other, clock.now - 5_000, status="FAILED"))
+
+        planned = admin.post("/runs:rerun", {"run_ids": failed, "newest": True})
+
+        assert planned.status_code == 202, planned.text
+        repeated = [admin.get(f"/runs/{each}").get_json() for each in planned.get_json()["run_ids"]]
+        assert [run["rerun_of"] for run in repeated] == [failed[3], failed[1]]
+
     def test_children_that_ran_are_named_to_whoever_asks_about_them(
         self, admin: Program, rows: Rows, clock: Clock
     ) -> None:

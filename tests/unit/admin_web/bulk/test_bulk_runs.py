@@ -161,6 +161,37 @@ def test_the_question_tells_by_job_what_runs_and_what_has_recovered(
     assert sorted(job for job, _ in repeated(rows.database)) == sorted([job_id, other])
 
 
+def test_only_the_newest_due_time_of_each_job_runs_again_if_that_is_chosen(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id, other = rows.job("nightly"), rows.job("hourly")
+    for n in range(3):
+        rows.run(job_id, clock.now - n * 60_000 - 1, status="FAILED", param=f"p{n}")
+    rows.run(other, clock.now - 90_000, status="FAILED", param="q")
+    asked = {"action": "again", "all": "1", "filter": "status=failures"}
+
+    question = admin.get("/runs/bulk/ask", query_string=asked).text
+    [path] = re.findall('href="([^"]*times=newest)"', question)
+    newest = admin.get(path.replace("&amp;", "&")).text
+    page = finish(admin, admin.post("/runs/bulk/start", hidden(newest)).location)
+
+    assert "Run 4 runs again?" in question
+    assert "Newest due time of each job 2" in question
+    assert "Run 2 runs again?" in newest
+    assert "Queued again: 2" in page
+    assert sorted(repeated(rows.database)) == [(job_id, "p0"), (other, "q")]
+
+
+def test_ticked_runs_of_one_due_time_each_leave_no_due_times_to_choose(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    ids = [rows.run(rows.job(name), clock.now - 1_000, status="FAILED") for name in ("a", "b")]
+
+    question = admin.get("/runs/bulk/ask", query_string={"action": "again", "id": ids}).text
+
+    assert "Newest due time of each job" not in question
+
+
 def test_nothing_is_offered_when_all_has_recovered(admin: Visit, rows: Rows, clock: Clock) -> None:
     job_id, mended = rows.job("nightly"), clock.now - 5_000
     failed = rows.run(job_id, mended, status="FAILED")
