@@ -85,7 +85,6 @@ def look(session: Session, waiting: Iterable[Waiting], *, now_ms: int) -> None:
                 live.change_event(
                     session, event.id, since_at=since_at, until_at=one.until_at, runs=count
                 )
-    live.forget_events(session, now_ms - KEPT_MS)
 
 
 def matched(
@@ -186,9 +185,8 @@ def _gone(session: Session, now_ms: int) -> Iterator[Happening]:
 
 def _full_limits(session: Session, waiting: Iterable[Waiting], now_ms: int) -> Iterator[Happening]:
     """Yield the limits that are full, for each app whose overdue runs wait for them."""
-    full = {limit.name for limit in live.full_limits(session)}
     waits = {row.job_id: row for row in waiting}
-    if not full or not waits:
+    if not waits or not (full := {limit.name for limit in live.full_limits(session)}):
         return
     by_limit: dict[tuple[int, str], list[Waiting]] = defaultdict(list)
     named: Mapping[int, str] = live.limits_of(session, waits)

@@ -5,15 +5,16 @@ other's transactions. What was taken in is deleted in the same transaction, so n
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.scheduler.board import events, next_hour, open_runs
-from warren.scheduler.board.folding import fold, rebuild
+from warren.scheduler.board import events, history, next_hour
+from warren.scheduler.board.folding import fold, folded_trouble, is_slow, rebuild, trouble_of
 from warren.sql import unfolded
 from warren.sql.board import fill, live, quarters
+from warren.sql.board.live import Waiting
 from warren.sql.engine import Database
 from warren.sql.instants import HOUR_MS, MINUTE_MS
 from warren.sql.registry.cluster import LeaseHolder
@@ -26,8 +27,12 @@ LEASE = "board"
 ROUND_SECONDS, WAIT_FACTOR = 1.0, 5
 #: Runs taken in at once, and transactions that ended them.
 CHANGES = 5_000
+#: How often to renew the lease, and the seconds before a scheduler without it tries again.
+RENEW_MS, AWAY_SECONDS = 5_000, 5.0
 #: How often to look at what is open.
-LOOK_MS = 5_000
+LOOK_MS = 10_000
+#: A run waits if it has not started this long after it was due.
+OVERDUE_MS = MINUTE_MS
 #: How often to look ahead.
 FORESEE_MS = MINUTE_MS
 #: Jobs and quarters filled at once, and the share of time that this may take.
@@ -59,20 +64,18 @@ class BoardKeeper:
         self._monotonic = monotonic
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._is_filled = False
-        self._looked_ms = self._forgot_ms = self._foresaw_ms = 0
+        self._renewed_ms = self._looked_ms = self._forgot_ms = self._foresaw_ms = 0
         #: The jobs that are stored as waiting or running for long; None = not known.
         self._marked: set[int] | None = None
 
     def run_round(self, now_ms: int) -> float:
         """Take in what has changed; return the seconds to wait, fewer if there is more."""
         began = self._monotonic()
+        if not self._has_lease(now_ms):
+            self._is_filled, self._marked = False, None
+            return AWAY_SECONDS
         has_more = self._database.read_autocommit(unfolded.exist)
         is_to_look = abs(now_ms - self._looked_ms) >= LOOK_MS
-        if not (has_more or is_to_look):
-            return ROUND_SECONDS
-        if not self._lease.take(now_ms):
-            self._is_filled, self._marked, self._looked_ms = False, None, now_ms
-            return ROUND_SECONDS
         if has_more:
             has_more = self._database.write(lambda session: self._fold(session, now_ms))
         if not self._is_filled:
@@ -91,8 +94,15 @@ class BoardKeeper:
         return max(ROUND_SECONDS, took * WAIT_FACTOR)
 
     def leave(self) -> None:
-        """Release the lease, so that another scheduler continues at once."""
+        """Release the lease, so that another scheduler can go on."""
         self._lease.release()
+        self._renewed_ms = 0
+
+    def _has_lease(self, now_ms: int) -> bool:
+        """Whether this scheduler keeps the board; the lease is renewed long before it ends."""
+        if abs(now_ms - self._renewed_ms) >= RENEW_MS:
+            self._renewed_ms = now_ms if self._lease.take(now_ms) else 0
+        return self._renewed_ms > 0
 
     def _fold(self, session: Session, now_ms: int) -> bool:
         """Take in some changes; return whether there may be more."""
@@ -105,12 +115,10 @@ class BoardKeeper:
     def _look(self, session: Session, now_ms: int) -> None:
         """Look at what is open, and forget what is old once an hour."""
         fill.lock(session)
-        known = live.marked(session) if self._marked is None else self._marked
-        waiting = live.waiting(session, due_before_ms=now_ms - open_runs.OVERDUE_MS)
-        self._marked = open_runs.look(session, waiting, known, now_ms=now_ms)
-        events.look(session, waiting, now_ms=now_ms)
+        self._marked = look(session, self._marked, now_ms=now_ms)
         if abs(now_ms - self._forgot_ms) >= HOUR_MS:
             quarters.forget(session, quarter_of(now_ms - quarters.KEPT_MS))
+            live.forget_events(session, now_ms - events.KEPT_MS)
             self._forgot_ms = now_ms
 
     def _fill(self, session: Session, now_ms: int) -> bool:
@@ -144,3 +152,46 @@ class BoardKeeper:
         rebuild(session, job_ids, now_ms=now_ms)
         fill.store(session, job_id=job_ids[-1])
         return False
+
+
+def look(session: Session, marked: Collection[int] | None, *, now_ms: int) -> set[int]:
+    """Store what is the case now; return the jobs that wait, or run for long.
+
+    `marked` are those that did before, None = not known; the caller has locked the board.
+    """
+    known = live.marked(session) if marked is None else marked
+    waiting = live.waiting(session, due_before_ms=now_ms - OVERDUE_MS)
+    events.look(session, waiting, now_ms=now_ms)
+    return _mark_open(session, waiting, known, now_ms)
+
+
+def _mark_open(
+    session: Session, waiting: Iterable[Waiting], marked: Collection[int], now_ms: int
+) -> set[int]:
+    """Store what open runs say about their jobs."""
+    waits = {row.job_id: (row.number, row.oldest_at) for row in waiting}
+    long = {
+        row.job_id: row.started_at
+        for row in live.longest(session)
+        if is_slow(now_ms - row.started_at, row.usual_ms)
+    }
+    rows = []
+    for state in live.states(session, {*waits, *long, *marked}):
+        number, oldest_at = waits.get(state.job_id, (0, 0))
+        long_since = long.get(state.job_id, 0)
+        seen = (number, oldest_at, long_since)
+        if seen == (state.waiting_count, state.waiting_since, state.long_since):
+            continue
+        folded = folded_trouble(history.from_text(state.strip).summary())
+        trouble = trouble_of(folded, waiting=number > 0, is_long=long_since > 0)
+        rows.append(
+            {
+                "job_id": state.job_id,
+                "trouble": trouble.value,
+                "waiting_count": number,
+                "waiting_since": oldest_at,
+                "long_since": long_since,
+            }
+        )
+    live.mark(session, rows)
+    return {*waits, *long}

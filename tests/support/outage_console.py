@@ -12,10 +12,11 @@ from werkzeug.serving import make_server
 from tests.support.acting import NamedUsers
 from tests.support.console import Clock, make_app
 from tests.support.outage import Outage, fill
-from warren.scheduler.board import events, next_hour, open_runs
+from warren.scheduler.board import next_hour
 from warren.scheduler.board.folding import rebuild
+from warren.scheduler.board.keeper import look
 from warren.sql.accounts.users import Role
-from warren.sql.board import live, quarters
+from warren.sql.board import quarters
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS
@@ -64,9 +65,7 @@ def fill_with_board(database: Database, seed: int = 7) -> Outage:
         for at_ms in range(quarter_of(now_ms - DAY_MS), now_ms, QUARTER_MS):
             quarters.recount(session, at_ms)
         quarters.recount_skips(session, now_ms - DAY_MS, now_ms)
-        waiting = live.waiting(session, due_before_ms=now_ms - open_runs.OVERDUE_MS)
-        open_runs.look(session, waiting, live.marked(session), now_ms=now_ms)
-        events.look(session, waiting, now_ms=now_ms)
+        look(session, None, now_ms=now_ms)
         next_hour.make(session, timezone="UTC", now_ms=now_ms)
 
     database.write(unit)

@@ -17,6 +17,7 @@ from tests.support.invariants import assert_sound
 from tests.support.one_instant import start_all
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.timeouts import ClaimLimits
+from warren.sql.board.listing import outlooks
 from warren.sql.run_status import RunStatus
 
 pytestmark = pytest.mark.both("two schedulers claim the same rows")
@@ -70,6 +71,8 @@ def test_an_idle_scheduler_asks_the_database_little(cluster: Cluster) -> None:
     cluster.executor(beat_seconds=5.0)
     cluster.wait_online()
     cluster.job("later", schedule_kind="CRON", schedule_value="0 0 0 1 1 ?", enabled=True)
+    # Once the board is filled, and looks ahead for the first time, there is nothing left to do.
+    eventually(lambda: cluster.database.read(lambda session: outlooks(session, None, since_ms=1)))
     statements = []
     here = threading.get_ident()
 
@@ -83,8 +86,8 @@ def test_an_idle_scheduler_asks_the_database_little(cluster: Cluster) -> None:
 
     per_second = len(statements) / (time.monotonic() - began)
     # With BEGINs; eight of them are signs of life and words that one can send, two are looks, and
-    # four are the board's.
-    assert per_second <= 25, statements[-40:]
+    # two or three are the board's.
+    assert per_second <= 20, (per_second, statements[-40:])
     # Beside other work a wake-up takes more time: what is always there counts.
     assert min(cost.cpu_percent for cost in costs) < 2.5, costs
     assert min(cost.wake_ups for cost in costs) < 65, costs

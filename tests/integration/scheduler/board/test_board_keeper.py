@@ -108,6 +108,21 @@ def test_another_scheduler_goes_on_once_the_lease_has_run_out(database: Database
     assert database.read(lambda s: s.execute(holder).scalar_one()) == "other"
 
 
+def test_only_the_scheduler_with_the_lease_asks_each_second(database: Database) -> None:
+    desk = Desk(database)
+    holder, other = desk.keeper("holder"), desk.keeper("other")
+    for _ in range(2):  # what is to be filled, then what is open
+        fold(holder)
+
+    with statements(database) as of_holder:
+        assert holder.run_round(NOW + 1_000) == 1
+    with statements(database) as of_other:
+        assert other.run_round(NOW + 1_000) == 5
+
+    assert [text for text, _ in of_holder if "warren_unfolded" not in text] == []
+    assert [text for text, _ in of_other if "BEGIN" not in text and "lock" not in text] == []
+
+
 def test_a_batch_updates_each_job_once(database: Database) -> None:
     desk = Desk(database, runs=40)
     keeper = desk.keeper()
