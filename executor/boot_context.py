@@ -29,8 +29,8 @@ class Limits:
     At its end it waits `drain_seconds` for running runs, `grace_seconds` and `proof_seconds` until
     the processes of stopped ones are gone, and `report_seconds` until its reports have arrived.
 
-    For `bequest_seconds` after it has taken an address over, the boot before may still bequeath
-    what became of its runs.
+    For `bequest_seconds` after the first question about a boot that had its address meanwhile, that
+    one may still bequeath what became of its runs.
     """
 
     slots: int

@@ -79,6 +79,8 @@ def main() -> int:
     for name, wrong in verdict.wrong.items():
         for line in wrong[:EXAMPLES]:
             print(f"{name}: {line}", flush=True)
+    for why, count in verdict.given_up.most_common():
+        print(f"LOST: {count} {why}", flush=True)
     if verdict.is_clean:
         shutil.rmtree(folder)
     else:

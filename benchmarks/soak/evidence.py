@@ -12,6 +12,7 @@ from benchmarks.soak.cluster import SoakCluster
 from benchmarks.soak.flows import FlowRun, Last, NodeRow, SoakFlow
 from benchmarks.soak.jobs import REMOTE_APP, SoakJob
 from benchmarks.soak.verdict import Calendar, Evidence, Row, Skip
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.audit.integrity_check import audit
 from warren.sql.engine import Database
 from warren.sql.models import Backfill, FlowNode, Job, Run, SkippedTicks
@@ -72,8 +73,8 @@ def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
     """Return every run; `flows` are the ids of the jobs that are flows."""
     columns = (Run.id, Run.job_id, Run.scheduled_at, Run.due_at, Run.shard_index, Run.attempt)
     more = (Run.kind, Run.status, Run.flow_run_id, Run.origin_id, Run.routed_at, Run.finished_at)
-    late = (Run.late_status,)
-    found = database.read(lambda s: s.execute(select(*columns, *more, *late)).all())
+    end = (Run.late_status, Run.message_why)
+    found = database.read(lambda s: s.execute(select(*columns, *more, *end)).all())
     return [
         Row(
             run=row.id,
@@ -86,6 +87,7 @@ def rows_of(database: Database, flows: Collection[int]) -> list[Row]:
             is_backfill=row.kind == Kind.BACKFILL,
             is_flow=row.job_id in flows,
             was_unstarted=row.late_status == NEVER_STARTED,
+            why=why.code.name if (why := from_json(row.message_why)) else "",
             node=row.origin_id if row.flow_run_id is not None else 0,
             status=RunStatus(row.status),
             was_routed=row.routed_at is not None,

@@ -18,7 +18,7 @@ class Row:
 
     `node`: the row of the flow's node that it belongs to. `is_flow`: it is the run of a flow.
     `was_routed`: it was sent to an executor. `was_unstarted`: it is LOST, and was told later to
-    have never started.
+    have never started. `why` is the code of the reason why it ended.
     """
 
     run: int
@@ -34,6 +34,7 @@ class Row:
     status: RunStatus = RunStatus.SUCCEEDED
     was_routed: bool = True
     was_unstarted: bool = False
+    why: str = ""
     finished: int | None = None
 
 
@@ -91,7 +92,11 @@ class Evidence:
 
 @dataclass(slots=True)
 class Verdict:
-    """The counts, and a line for each fault found."""
+    """The counts, and a line for each fault found.
+
+    `given_up` counts the LOST runs by their reason and by whether they are known to have never
+    started; those of gateways that called no executor for them are told apart.
+    """
 
     ticks: int
     runs: int
@@ -103,6 +108,7 @@ class Verdict:
     late_p99_ms: float
     rss_growth_percent: float
     wrong: dict[str, list[str]] = field(default_factory=dict)
+    given_up: Counter[str] = field(default_factory=Counter)
 
     @property
     def is_clean(self) -> bool:
@@ -137,6 +143,7 @@ def judge(evidence: Evidence) -> Verdict:
         repeated=len({one.run for one in evidence.starts} & set(evidence.unshipped)),
         late_p99_ms=_late_p99_ms(evidence.starts, rows),
         rss_growth_percent=_growth_percent(evidence.memory),
+        given_up=_losses(evidence),
         wrong={
             "lost": [
                 *_lost(evidence, rows),
@@ -157,6 +164,15 @@ def judge(evidence: Evidence) -> Verdict:
             "exceeded": list(evidence.exceeded),
         },
     )
+
+
+def _losses(evidence: Evidence) -> Counter[str]:
+    losses: Counter[str] = Counter()
+    for row in evidence.rows:
+        if row.status == RunStatus.LOST:
+            gateways = ", at a gateway" if row.run in evidence.uncalled else ""
+            losses[row.why + (f", never started{gateways}" if row.was_unstarted else gateways)] += 1
+    return losses
 
 
 def _lost(evidence: Evidence, rows: dict[int, Row]) -> Iterator[str]:

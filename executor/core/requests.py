@@ -244,6 +244,8 @@ QUESTION_SECONDS = 10.0
 REMEMBERED = 1_000
 #: The queues that answers may be sent to: only those that carry nothing but answers.
 REPLY_TO_PATTERN = re.compile(rf"answer\.{ADDRESS_PATTERN}")
+#: The most boots that are not known here of which it is remembered when they were asked about.
+STRANGE_BOOTS = 1_000
 #: How long an answer is valid.
 ANSWER_SECONDS = 30.0
 #: Most lines in one answer, whatever the question says.
@@ -320,6 +322,8 @@ class QueryResponder:
         self._intake = intake
         self._load = load
         self._readiness = readiness
+        #: When (monotonic) boots that are not known here were first asked about, oldest first.
+        self._strange_boots: OrderedDict[str, float] = OrderedDict()
 
     def send(self, answer: Message, reply_to: str) -> None:
         """Send an answer to the asker; thread-safe."""
@@ -404,13 +408,22 @@ class QueryResponder:
             known = self._run_states.report(key.run_id, key.boot_id, now_ms=now_ms)
             never = known is not None and isinstance(known[0], NotStarted)
             return KnownState.NEVER_STARTED if never else KnownState.FINISHED
-        if stage is not Stage.UNKNOWN:
-            return KnownState.UNKNOWN
+        if stage is not Stage.UNKNOWN:  # it is being adopted
+            return KnownState.WAITING
         if self._run_states.knows_boot(key.boot_id):
             return KnownState.NEVER_STARTED
-        served_ms = self._clock.now_ms() - self._run_states.began_ms
-        may_be_told = served_ms < 1000 * self._bequest_seconds
-        return KnownState.WAITING if may_be_told else KnownState.UNKNOWN
+        return KnownState.WAITING if self._may_be_told(key.boot_id) else KnownState.UNKNOWN
+
+    def _may_be_told(self, boot_id: str) -> bool:
+        """Whether a boot that is not known here may still bequeath what became of its runs.
+
+        It may have had the address between two times of this boot.
+        """
+        now = self._clock.monotonic()
+        since = self._strange_boots.setdefault(boot_id, now)
+        if len(self._strange_boots) > STRANGE_BOOTS:
+            self._strange_boots.popitem(last=False)
+        return now - since < self._bequest_seconds
 
     def _state_here(self, run_id: int, stage: Stage) -> KnownState:
         if stage is Stage.FINISHED:

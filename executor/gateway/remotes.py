@@ -46,10 +46,12 @@ OFFERED_LIMIT = 100_000
 log = structlog.get_logger()
 #: The most executors that one gateway serves; each has four connections to the broker.
 REMOTES_LIMIT = 500
-#: How long the journal of a gateway that is back may take into one's own, and how often, and after
-#: how long, it is offered.
+#: How long the journal of a gateway that is back may take into one's own; how often, and after how
+#: long, it is offered: for as long as the other one waits for it. During the first offers, no
+#: gateway begins to serve its executor.
 ADOPTION_SECONDS = 10.0
-BEQUESTS, BEQUEST_SECONDS = 3, 5.0
+BEQUESTS, BEQUEST_SECONDS = 24, 5.0
+HELD_BEQUESTS = 3
 #: Seconds until one is tried again that another gateway has, or that could not be served; each
 #: time twice as long, up to the second figure. A dead gateway's executors are free after 15 s.
 RETRY_SECONDS, LONGEST_RETRY_SECONDS = 5.0, 60.0
@@ -617,7 +619,10 @@ class Remotes:
         log.warning("remote_not_handed_over", app=app, address=address, peer=self._heir)
 
     async def _bequeath(self, key: Key, remote: Remote, note: Note, journal: bytes) -> None:
-        """Give the journal of one that was replaced to the gateway that serves it now."""
+        """Give the journal of one that was replaced to the gateway that serves it now.
+
+        That one may be away in turn. It is not needed there if its executor is served here again.
+        """
         app, address = key
         make = partial(Handover.of, is_served=True)
         try:
@@ -625,9 +630,14 @@ class Remotes:
             for attempt in range(BEQUESTS):
                 if attempt:
                     await asyncio.sleep(BEQUEST_SECONDS)
+                if attempt >= HELD_BEQUESTS:
+                    self._leaving.discard(key)
+                if self._is_closing or key in self._remotes or key in self._starting:
+                    return
                 if await self._peers.bequeath(handover):
                     log.info("remote_bequeathed", app=app, address=address)
-                    remote.discard()
+                    if key not in self._remotes and key not in self._starting:
+                        remote.discard()
                     return
         except OSError as error:
             log.warning("remote_note_failed", app=app, address=address, error=str(error))

@@ -518,11 +518,6 @@ class RunStates:
         """Whether a run sent to that boot at that time may have been here and been forgotten."""
         return boot_id not in self._contents.boots or routed_at_ms < self._contents.horizon_ms
 
-    @property
-    def began_ms(self) -> int:
-        """When the current boot began; 0 if it has not."""
-        return self._contents.boots.get(self._contents.boot_id, 0)
-
     def knows_boot(self, boot_id: str) -> bool:
         """Whether the journal goes back to that boot."""
         return boot_id in self._contents.boots
@@ -614,7 +609,7 @@ class RunStates:
             if record is None:
                 contents.horizon_ms = now_ms
                 self._log.error("journal_line_skipped", size=len(line))
-            else:
+            elif not (isinstance(record, file.Starting) and record.run_id in contents.finished):
                 contents.apply(record, line)
                 self._journal.append(line)
         contents.boot_id, contents.host_boot = boot_id, host_boot
@@ -622,7 +617,7 @@ class RunStates:
             self._journal.append(line)
         added = [run for run_id, run in contents.open_runs.items() if run_id not in known]
         for run in added:
-            if not run.line and run.starting is None:
+            if not run.line and not run.is_resumable(run.boot_id):
                 # Whether the host that it was on has been down since is not known here.
                 run.line = file.line_of(run.verdict(now_ms, is_complete=False, noted=None))
                 self._journal.append(run.line)

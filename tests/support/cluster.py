@@ -18,6 +18,7 @@ from tests.support.faults import CuttableTransport, MortalDatabase
 from tests.support.instant_slots import HANDLERS as INSTANT
 from tests.support.instant_slots import InstantSlots
 from tests.support.moved_clock import AdvancedClock, MovedClock
+from tests.support.scripted_slots import RemoteScriptedSlots
 from warren.broker.messages import ScriptLanguage
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
@@ -261,17 +262,24 @@ class Cluster:
         lane_runs: int = 1_000,
         handlers: Sequence[str] = INSTANT,
         code_version: str = "",
+        gateway: str = "",
+        boot_id: str = "",
+        bequest_seconds: float = 0.0,
     ) -> Executor:
+        """Start an executor; with the name of a `gateway`, the runs are elsewhere."""
         self.add_app(app)
         # A busy test machine does not make executors busy, unless a test wants that.
         busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
         others = {"drain_seconds": drain, "beat_seconds": beat_seconds}
         logs = RunLogs(self.folder / "logs")
-        bounds = Limits(slots=slots, grace_seconds=1.0, lane_runs=lane_runs, **others, **busy)
+        others |= {"lane_runs": lane_runs, "bequest_seconds": bequest_seconds}
+        bounds = Limits(slots=slots, grace_seconds=1.0, **others, **busy)
         told = {"handlers": handlers, "code_version": code_version}
         starts = self.folder / STARTS
         make_slots: Any = partial(InstantSlots, starts=starts, count=slots, **told)
-        if processes:
+        if gateway:
+            make_slots = partial(RemoteScriptedSlots, count=slots)
+        elif processes:
             make_slots = partial(
                 Slots,
                 JobCode(sources=(str(self.handlers),)),
@@ -290,11 +298,11 @@ class Cluster:
 
         cable = self._transport()
         executor = Executor(
-            Identity.checked(app, address),
+            Identity.checked(app, address, boot_id),
             SchedulerLink(cable, AppKeys.derived(app, SECRET)),
             make_slots=make_slots_on,
             run_logs=logs,
-            state=self.folder / "state",
+            state=self.folder / (gateway or "state"),
             limits=bounds,
         )
         self.cables[id(executor)] = cable

@@ -8,10 +8,11 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages import Catalogue, Finished, HandlerFacts, Outcome, Trigger
-from warren.broker.reasons import Words
+from warren.broker.reasons import Reason, Words
 from warren.broker.stored_reasons import to_json
 from warren.executor.processes.interface import SlotEvents, SlotPool
 from warren.executor.run_life import cut_off
@@ -136,3 +137,25 @@ class ScriptedSlots(SlotPool):
         closed: asyncio.Future[None] = self.loop.create_future()
         closed.set_result(None)
         return closed
+
+
+class RemoteScriptedSlots(ScriptedSlots):
+    """Scripted slots whose runs are elsewhere."""
+
+    is_remote = True
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.away_now: Reason | None = None
+        self.resumed: list[Trigger] = []
+        self.ages: list[float] = []
+
+    @property
+    def away(self) -> Reason | None:
+        return self.away_now
+
+    def resume(self, trigger: Trigger, started_at_ms: int, age_seconds: float) -> None:
+        assert started_at_ms
+        self.ages.append(age_seconds)
+        self.resumed.append(trigger)
+        self.running[trigger.run_id] = trigger

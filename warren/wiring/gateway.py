@@ -140,6 +140,6 @@ def _make_executor(
             drain_seconds=settings.drain_seconds,
             cpu_limit=_WHOLE_PERCENT,
             memory_limit=_WHOLE_PERCENT,
-            bequest_seconds=REMOTE_RETURN_SECONDS if peers_of(settings) else 0.0,
+            bequest_seconds=REMOTE_RETURN_SECONDS,
         ),
     )

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import queue
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
-from tests.support.scripted_slots import ScriptedSlots
+from tests.support.fake_scheduler import now_ms
+from tests.support.scripted_slots import RemoteScriptedSlots
 from warren.broker.messages import (
     Finished,
     Goodbye,
@@ -24,32 +26,11 @@ from warren.broker.messages import (
     RunStateQuery,
     Trigger,
 )
-from warren.broker.reasons import Reason, Why
+from warren.broker.reasons import Why
+from warren.executor.journal import file
 from warren.executor.journal.group_commit import CommitPace
 
 AWAY = Why.REMOTE_SILENT(url="http://jobs:9999")
-
-
-class RemoteScriptedSlots(ScriptedSlots):
-    """Scripted slots whose runs are elsewhere."""
-
-    is_remote = True
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.away_now: Reason | None = None
-        self.resumed: list[Trigger] = []
-        self.ages: list[float] = []
-
-    @property
-    def away(self) -> Reason | None:
-        return self.away_now
-
-    def resume(self, trigger: Trigger, started_at_ms: int, age_seconds: float) -> None:
-        assert started_at_ms
-        self.ages.append(age_seconds)
-        self.resumed.append(trigger)
-        self.running[trigger.run_id] = trigger
 
 
 @pytest.fixture
@@ -150,6 +131,33 @@ def test_run_that_is_just_starting_when_its_executor_ends_does_not_start(
     assert executor.join(60)
     assert ended.reason == "stopped because its executor shut down"
     assert case.starts_of(1) == 0
+
+
+def test_boot_that_takes_what_it_adopts_into_its_journal_says_that_it_has_the_runs(
+    case: AgentCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case.limits = replace(case.limits, commit_pace=CommitPace(retry_seconds=0.02))
+    executor = case.boot()
+    trigger = Trigger(
+        run_id=1, job_id=5, boot_id="boot-of-old", kind="CRON", handler="any", scheduled_at_ms=1
+    )
+    lines = (
+        file.Boot(boot_id="boot-of-old", at_ms=now_ms() - 60_000),
+        file.Accepted(run_id=1),
+        file.Starting(run_id=1, at_ms=5, trigger=trigger, host_at_ms=5),
+    )
+    told: queue.Queue[str] = queue.Queue()
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(os, "fdatasync", fail_for_want_of_space)
+        executor.adopt(b"".join(file.to_line(line) + b"\n" for line in lines), told.put)
+        eventually(lambda: HealthIssue.JOURNAL in case.desk.of(Heartbeat)[-1].health_issues)
+
+        key = RunKey(run_id=1, boot_id="boot-of-old")
+        known = case.desk.ask(RunStateQuery, runs=(key,)).runs
+
+    assert known == {1: KnownState.WAITING}
+    assert told.get(timeout=30) == ""
+    assert case.desk.ask(RunStateQuery, runs=(key,)).runs == {1: KnownState.RUNNING}
 
 
 def test_executor_without_runs_says_goodbye(case: AgentCase) -> None:

@@ -293,6 +293,7 @@ def test_nothing_is_known_of_a_boot_that_the_journal_does_not_know(case: AgentCa
 def test_boot_that_took_over_waits_for_what_the_one_before_may_still_say(case: AgentCase) -> None:
     case.limits = replace(case.limits, bequest_seconds=60.0)
     case.boot()
+    case.skip_seconds(61)  # it has had the address before the other one, and has it again
     key = RunKey(run_id=1, boot_id="boot-elsewhere")
 
     early = case.desk.ask(RunStateQuery, runs=(key,))

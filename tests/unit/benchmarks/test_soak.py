@@ -54,6 +54,15 @@ def test_a_sound_cluster_is_said_to_be_sound_in_one_line() -> None:
     )
 
 
+def test_lost_runs_are_counted_by_their_reason_and_by_what_was_said_later() -> None:
+    gone = {"status": RunStatus.LOST, "why": "EXECUTOR_LOST"}
+    rows = [row(20, 1_000, **gone), row(21, 2_000, **gone, was_unstarted=True)]
+
+    verdict = judge(Evidence(**{**SOUND, "rows": rows}))
+
+    assert verdict.given_up == {"EXECUTOR_LOST": 1, "EXECUTOR_LOST, never started": 1}
+
+
 @pytest.mark.parametrize(
     ("changed", "found"),
     [

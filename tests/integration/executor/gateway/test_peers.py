@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
@@ -78,16 +79,28 @@ class Gateways:
 
     def replace(self, executor: FakeExecutor) -> None:
         """Let an executor of the first gateway be told that another boot has its address."""
+        executor.was_refused = executor.was_replaced = True
+        executor.end(clean=False)
 
         async def replace() -> None:
-            executor.was_refused = executor.was_replaced = True
-            executor.end(clean=False)
             self.first.remotes.run_round()
-            while not self.first.remotes.is_empty:
+
+        self.do(replace())
+
+    def let_bequeath(self, seconds: float = math.inf) -> None:
+        """Let time pass while the first gateway offers a journal, at most this long."""
+
+        async def let() -> None:
+            until = self.loop.time() + seconds
+            while not self.first.remotes.is_empty and self.loop.time() < until:
                 self.loop.skip(BEQUEST_SECONDS / 10)
                 await asyncio.sleep(0.01)
 
-        self.do(replace())
+        self.do(let())
+
+    def serve_again(self, number: int) -> None:
+        """Let a gateway that stopped serving do so again."""
+        self.do(self._serve(number))
 
     def end_first(self, executor: FakeExecutor) -> None:
         """Let the first gateway end."""
@@ -240,6 +253,7 @@ class TestReturn:
         self, gateways: Gateways, executor: FakeExecutor
     ) -> None:
         gateways.replace(executor)
+        gateways.let_bequeath()
 
         assert gateways.second.executors[0].adopted == [b"what was started\n" * 1000]
         assert not executor.folder.journal_path.exists()
@@ -252,9 +266,39 @@ class TestReturn:
 
         with capture_logs() as events:
             gateways.replace(executor)
+            gateways.let_bequeath()
 
         assert executor.folder.journal_path.exists()
         assert "remote_not_bequeathed" in [event["event"] for event in events]
+
+    def test_its_journal_goes_to_the_other_one_once_that_is_back(
+        self, gateways: Gateways, executor: FakeExecutor
+    ) -> None:
+        gateways.stop_serving(1)
+        gateways.replace(executor)
+        gateways.let_bequeath(6 * BEQUEST_SECONDS)
+
+        gateways.serve_again(1)
+        gateways.let_bequeath()
+
+        assert len(gateways.second.executors[0].adopted) == 1
+        assert not executor.folder.journal_path.exists()
+
+    def test_it_goes_on_itself_if_its_executor_comes_back_and_the_other_one_is_gone(
+        self, gateways: Gateways, executor: FakeExecutor
+    ) -> None:
+        gateways.stop_serving(1)
+        gateways.replace(executor)
+
+        gateways.let_bequeath(6 * BEQUEST_SECONDS)
+
+        successor = gateways.first.register()
+        gateways.serve_again(1)
+        gateways.let_bequeath(6 * BEQUEST_SECONDS)
+
+        assert successor is not executor
+        assert gateways.second.executors[0].adopted == []
+        assert executor.folder.journal_path.exists()
 
     def test_its_journal_is_refused_by_one_that_does_not_serve_it(
         self, gateways: Gateways, executor: FakeExecutor
@@ -262,6 +306,7 @@ class TestReturn:
         gateways.second.executors[0].is_taking = False
 
         gateways.replace(executor)
+        gateways.let_bequeath()
 
         assert gateways.second.executors[0].adopted == []
         assert executor.folder.journal_path.exists()

@@ -22,6 +22,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sql_rows import put
 from warren.broker.messages import Trigger
+from warren.executor.core.agent import Executor
 from warren.scheduler.completion.end import lost, never_started
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, Run
@@ -163,6 +164,61 @@ def test_a_run_that_was_repeated_is_not_planned_again(
 
     assert [run.kind for run in cluster.runs()] == ["MANUAL", "RERUN"]
     assert cluster.run(trigger.run_id).late_status == NEVER_STARTED
+
+
+# -- gateways that are killed, with an executor that another one takes over -----------------------
+
+
+class TestGateways:
+    """Of two runs, the executor was called for the first; the other one waits in the gateway."""
+
+    @pytest.fixture
+    def killed(self, cluster: Cluster, node: SchedulerNode) -> Executor:  # noqa: ARG002 - it runs
+        gateway = cluster.executor(gateway="first")
+        cluster.wait_online()
+        cluster.job("work", param="hold")
+        for number in (1, 2):
+            cluster.trigger("work")
+            eventually(lambda number=number: gateway.counts.get("taken") == number)
+        eventually(lambda: {run.status for run in cluster.runs()} == {"RUNNING", "SENT"})
+        cluster.kill(gateway)
+        return gateway
+
+    def runs(self, cluster: Cluster) -> tuple[Run, Run]:
+        """Return the run that the executor was called for, and the other one."""
+        called, waiting = sorted(cluster.runs(kind="MANUAL"), key=lambda run: run.scheduled_at)
+        return called, waiting
+
+    def planned_again(self, cluster: Cluster) -> Run:
+        [again] = eventually(lambda: cluster.runs(kind="RETRY"))
+        return cluster.wait_status(again.id, RunStatus.RUNNING)
+
+    def test_what_was_never_called_is_not_lost_if_it_is_back_in_time(
+        self, cluster: Cluster, killed: Executor
+    ) -> None:
+        other = cluster.executor(gateway="second", bequest_seconds=60.0)
+        eventually(lambda: other.is_taking)
+        cluster.executor(gateway="first", boot_id=killed.identity.boot_id)
+
+        again = self.planned_again(cluster)
+
+        called, waiting = self.runs(cluster)
+        assert (called.status, waiting.status) == (RunStatus.RUNNING, RunStatus.UNDELIVERED)
+        assert again.scheduled_at == waiting.scheduled_at
+
+    def test_what_was_never_called_runs_after_all_if_it_is_back_too_late(
+        self, cluster: Cluster, killed: Executor
+    ) -> None:
+        cluster.executor(gateway="second", bequest_seconds=1.0)
+        for run in cluster.runs():
+            assert cluster.wait_final(run.id).status == RunStatus.LOST
+        cluster.executor(gateway="first", boot_id=killed.identity.boot_id)
+
+        again = self.planned_again(cluster)
+
+        called, waiting = self.runs(cluster)
+        assert (called.late_status, waiting.late_status) == (None, NEVER_STARTED)
+        assert again.scheduled_at == waiting.scheduled_at
 
 
 # -- shards and flows, without a scheduler ------------------------------------------------------

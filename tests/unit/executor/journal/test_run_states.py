@@ -880,7 +880,7 @@ class TestAdopting:
         own.accept(5)
         own.commit()
 
-        later, reports = boot(path, "boot-2", now_ms=3_000)
+        _, reports = boot(path, "boot-2", now_ms=3_000)
 
         assert {report.run_id: report.boot_id for report in reports} == {
             1: "boot-1",
@@ -888,12 +888,24 @@ class TestAdopting:
             3: "boot-1",
             5: "boot-2",
         }
-        assert later.began_ms == 1_000
 
     def test_it_counts_once(self, own: RunStates, theirs: bytes) -> None:
         own.adopt(theirs, 2_000)
 
         assert own.adopt(theirs, 3_000) == ([], [])
+
+    def test_it_opens_no_run_again_that_has_ended_here(
+        self, own: RunStates, theirs: bytes, path: Path
+    ) -> None:
+        own.adopt(theirs, 2_000)
+        own.finish(finished(1))
+        own.confirm((1, 2, 3), 2_500)
+
+        _, starts = own.adopt(theirs, 3_000)
+
+        assert starts == []
+        own.commit()
+        assert open_run_states(path).stage(1) is Stage.FINISHED
 
     def test_it_is_refused_if_a_newer_version_wrote_it(self, own: RunStates) -> None:
         newer = file.Boot(boot_id="boot-1", at_ms=500, format=file.FORMAT + 1)
