@@ -487,12 +487,13 @@ def _pools(session: Session, known: Visitor, now_ms: int) -> list[PoolLine]:
     lines = []
     for app, content in found:
         late, count = content["late"], content["late_count"]
-        note = gettext("%(n)s due, all start on time", n=content["due"])
+        due = f"> {content['due']}" if content.get("is_cut") else str(content["due"])
+        note = gettext("%(n)s due, all start on time", n=due)
         if late:
             note = gettext(
                 "%(n)s of %(all)s due start late, the first: %(job)s",
                 n=count,
-                all=content["due"],
+                all=due,
                 job=names.get(late[0]["job_id"], ""),
             )
         lines.append(

@@ -29,8 +29,8 @@ from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import LATE_MS, RunStatus
 
 MINUTES = 60
-#: The most due times of one job, and of all, that are looked at.
-JOB_TICKS, ALL_TICKS = 720, 20_000
+#: The most due times that are looked at: of one job, one a second, and of all jobs.
+JOB_TICKS, ALL_TICKS = HOUR_MS // 1_000, 20_000
 #: How long a run takes of which nothing is known.
 UNKNOWN_MS = 1_000
 #: The most late starts that an outlook lists.
@@ -38,8 +38,16 @@ MAX_LATE = 50
 _NO_NEEDS = Needs(0, 0, "", None, None, None)
 
 
-def make(session: Session, *, timezone: str, now_ms: int) -> None:
-    """Store the outlook of each app that has executors or due runs; `timezone` is the usual one."""
+def make(session: Session, *, timezone: str, now_ms: int, most: int = ALL_TICKS) -> None:
+    """Store the outlook of each app that has executors or due runs.
+
+    Args:
+        session: a session that writes.
+        timezone: that of jobs that name none.
+        now_ms: where the hour begins.
+        most: how many due times are looked at, or a few more.
+
+    """
     until_ms = now_ms + HOUR_MS
     jobs = next_hour.due_jobs(session, until_ms)
     runs = next_hour.open_runs(session, until_ms)
@@ -51,7 +59,9 @@ def make(session: Session, *, timezone: str, now_ms: int) -> None:
     limits = next_hour.limits(session)
     takes = _Takes(needs, limits)
     due = [
-        *_due_times(session, jobs, takes, cluster_zone(session, timezone), (now_ms, until_ms)),
+        *_due_times(
+            session, jobs, takes, cluster_zone(session, timezone), (now_ms, until_ms), most=most
+        ),
         *(_waiting(run, takes) for run in runs if run.status != RunStatus.RUNNING),
     ]
     running = [_running(run, takes, now_ms) for run in runs if run.status == RunStatus.RUNNING]
@@ -67,6 +77,7 @@ def make(session: Session, *, timezone: str, now_ms: int) -> None:
     for start in starts:
         by_app[start.run.app_id].append(start)
     names = {row.id: row.name or "" for row in limits}
+    is_cut = len(due) >= most or len(jobs) == next_hour.MAX_JOBS or len(runs) == next_hour.MAX_RUNS
     outlooks = {
         app_id: content(
             by_app[app_id],
@@ -74,6 +85,7 @@ def make(session: Session, *, timezone: str, now_ms: int) -> None:
             slots=slots.get(app_id, 0),
             limits=names,
             now_ms=now_ms,
+            is_cut=is_cut,
         )
         for app_id in apps
     }
@@ -89,29 +101,30 @@ def content(
     slots: int,
     limits: Mapping[int, str],
     now_ms: int,
+    is_cut: bool = False,
 ) -> dict[str, Any]:
     """Return what is stored of an app: numbers by minute, and the first late starts.
 
-    `minutes` is how many runs are expected to run in each minute, `waiting` how many wait.
+    `minutes` is how many runs are expected to run at once in each minute at most, `waiting` how
+    many wait. With `is_cut`, more is due than was looked at.
     """
     until_ms = now_ms + HOUR_MS
-    runs = [0] * MINUTES
-    waiting = [0] * MINUTES
-    for one in running:
-        _count(runs, now_ms, now_ms + one.lasts_ms, now_ms)
+    runs = [(now_ms, now_ms + one.lasts_ms) for one in running]
+    waits = []
     late = []
     for start in starts:
         begins_at = until_ms if start.starts_at is None else start.starts_at
         if start.starts_at is not None:
-            _count(runs, begins_at, begins_at + start.run.lasts_ms, now_ms)
+            runs.append((begins_at, begins_at + start.run.lasts_ms))
         if start.late_ms(until_ms) > LATE_MS:
-            _count(waiting, start.run.due_at, begins_at, now_ms)
+            waits.append((start.run.due_at, begins_at))
             late.append(start)
     return {
         "slots": slots,
         "due": len(starts),
-        "minutes": runs,
-        "waiting": waiting,
+        "is_cut": is_cut,
+        "minutes": _most_at_once(runs, now_ms),
+        "waiting": _most_at_once(waits, now_ms),
         "late_count": len(late),
         "late": [
             {
@@ -125,12 +138,22 @@ def content(
     }
 
 
-def _count(minutes: list[int], from_ms: int, to_ms: int, now_ms: int) -> None:
-    """Add one to each minute that a span of time touches."""
-    first = max(0, (from_ms - now_ms) // MINUTE_MS)
-    last = min(MINUTES - 1, (max(to_ms, from_ms + 1) - 1 - now_ms) // MINUTE_MS)
-    for minute in range(first, last + 1):
-        minutes[minute] += 1
+def _most_at_once(spans: Iterable[tuple[int, int]], now_ms: int) -> list[int]:
+    """Return how many of these spans of time there are at once in each minute, at most."""
+    changes = sorted(
+        change
+        for from_ms, to_ms in spans
+        for change in ((max(from_ms, now_ms), 1), (max(to_ms, from_ms + 1, now_ms), -1))
+    )
+    most = [0] * MINUTES
+    number, since_ms = 0, now_ms
+    for at_ms, change in changes:
+        first = (since_ms - now_ms) // MINUTE_MS
+        last = min(MINUTES - 1, (at_ms - 1 - now_ms) // MINUTE_MS)
+        for minute in range(first, last + 1):
+            most[minute] = max(most[minute], number)
+        number, since_ms = number + change, at_ms
+    return most
 
 
 def _words(resource: Resource | None, limits: Mapping[int, str]) -> str:
@@ -164,13 +187,19 @@ class _Takes:
 
 
 def _due_times(
-    session: Session, jobs: Sequence[DueJob], takes: _Takes, zone: str, span: tuple[int, int]
+    session: Session,
+    jobs: Sequence[DueJob],
+    takes: _Takes,
+    zone: str,
+    span: tuple[int, int],
+    *,
+    most: int,
 ) -> list[Expected]:
     """Return the due times of schedules; those of fixed delays only until the next one."""
     found: list[Expected] = []
     calendars = calendars_for(session, jobs)
     for job in jobs:
-        if len(found) >= ALL_TICKS:
+        if len(found) >= most:
             break
         try:
             schedule = read_schedule(ScheduleFacts.of(job, job.timezone or zone), calendars)

@@ -38,8 +38,8 @@ def job(rows: Rows, name: str, usual_ms: int, **columns: Any) -> int:
     return job_id
 
 
-def outlook(rows: Rows) -> dict[str, Any]:
-    rows.database.write(lambda session: next_hour.make(session, timezone="UTC", now_ms=NOW))
+def outlook(rows: Rows, **most: int) -> dict[str, Any]:
+    rows.database.write(lambda session: next_hour.make(session, timezone="UTC", now_ms=NOW, **most))
     [text] = rows.database.read(lambda s: s.execute(select(Outlook.content)).scalars().all())
     found: dict[str, Any] = json.loads(text)
     return found
@@ -55,6 +55,30 @@ def test_what_fits_is_not_late(rows: Rows) -> None:
     assert (found["slots"], found["due"], found["late_count"]) == (2, 8, 0)
     assert [found["minutes"][minute] for minute in (14, 15, 16, 17)] == [0, 2, 2, 0]
     assert found["waiting"] == [0] * 60
+
+
+def test_a_minute_shows_the_most_that_run_at_once_and_not_all_that_run_in_it(rows: Rows) -> None:
+    executor(rows, slots=2)
+    rows.job(
+        "often",
+        is_enabled=1,
+        next_tick_at=NOW + 1_000,
+        schedule_kind="FIX_RATE",
+        schedule_value="2",
+        timezone="UTC",
+    )
+
+    found = outlook(rows)
+
+    assert (found["due"], found["late_count"], found["is_cut"]) == (1_800, 0, False)
+    assert found["minutes"] == [1] * 60
+
+
+def test_an_outlook_that_does_not_look_at_everything_says_so(rows: Rows) -> None:
+    executor(rows, slots=2)
+    job(rows, "one", 90_000)
+
+    assert outlook(rows, most=3)["is_cut"]
 
 
 def test_what_finds_no_slot_starts_when_one_is_free(rows: Rows) -> None:
