@@ -31,6 +31,8 @@ from warren.scheduler.views.process_view import (
 )
 from warren.sql.alarms import alarm_listing
 from warren.sql.alarms import incidents as incidents_table
+from warren.sql.board import listing as board
+from warren.sql.board.job_states import Trouble
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.listings import dashboard
 from warren.sql.metrics import counts, job_successes
@@ -193,11 +195,24 @@ def of_runs(services: ConsoleServices) -> Iterator[Metric]:
         skips.add_metric([app], skipped.get(app, {}).get("", 0))
     yield due
     yield skips
+    yield _troubles(apps, read(board.counts_by_app))
     yield GaugeMetricFamily(
         "warren_dispatch_able_timestamp_seconds",
         "When a scheduler last recorded that it can send runs.",
         value=able_at / 1000,
     )
+
+
+def _troubles(apps: Iterable[str], by_app: Mapping[str, Mapping[Trouble, int]]) -> Metric:
+    family = GaugeMetricFamily(
+        "warren_jobs_in_trouble", "Jobs in trouble, by what is wrong.", labels=["app", "trouble"]
+    )
+    for app in apps:
+        for trouble in Trouble:
+            if trouble is not Trouble.NONE:
+                number = by_app.get(app, {}).get(trouble, 0)
+                family.add_metric([app, trouble.name.lower()], number)
+    return family
 
 
 def of_jobs(services: ConsoleServices) -> Iterator[Metric]:

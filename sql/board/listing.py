@@ -114,6 +114,23 @@ def counts(session: Session, scope: BoardScope) -> dict[Trouble, int]:
     return {Trouble(trouble): number for trouble, number in session.execute(numbers)}
 
 
+def counts_by_app(session: Session) -> dict[str, dict[Trouble, int]]:
+    """Return how many jobs of each app have each trouble; apps without any are absent."""
+    numbers = (
+        select(App.name, JobState.trouble, func.count())
+        .join(Job, Job.id == JobState.job_id)
+        .join(App, App.id == Job.app_id)
+        .where(
+            JobState.trouble.in_([trouble for trouble in Trouble if trouble is not Trouble.NONE])
+        )
+        .group_by(App.name, JobState.trouble)
+    )
+    found: dict[str, dict[Trouble, int]] = {}
+    for app, trouble, number in session.execute(numbers):
+        found.setdefault(app, {})[Trouble(trouble)] = number
+    return found
+
+
 def job_count(session: Session, scope: BoardScope) -> int:
     """Return how many jobs there are."""
     wanted = select(func.count(Job.id)).where(*scope.conditions(Job.app_id, Job.id))

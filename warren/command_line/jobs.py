@@ -25,6 +25,7 @@ from warren.connect import connect
 from warren.errors import JobFileError
 from warren.jobfile.declared import DeclaredJobs, declared_in
 from warren.jobfile.sources import read_sources, read_values
+from warren.resources.board import mute_job, unmute_job
 from warren.resources.instant import END_OF_TIME, Instant, iso, to_builtins
 from warren.resources.job_files import JOB_FILE_BYTES, ValuesGiven
 from warren.resources.jobs import JobOverview, NextTime, OldRuleJob, ShownJob
@@ -40,6 +41,7 @@ from warren.terminal.output import (
     print_struct,
     print_table,
     read_moment,
+    read_span,
     shown_ago,
     shown_time,
     warn,
@@ -445,6 +447,52 @@ def stop(settings: Settings, names: tuple[str, ...]) -> None:
             going += [f"backfill {backfill_id} of {name} goes on" for backfill_id in done.backfills]
     for words in going:
         warn(words)
+
+
+@jobs.command(
+    help=mute_job.about,
+    epilog=examples(
+        'warren jobs mute nightly-report --for 4h --why "the partner knows"',
+        "warren jobs mute mails/hourly nightly-report --until 2026-12-01T08:00 --keep-alarms",
+    ),
+)
+@_names
+@click.option("--until", help="End it at this time (ISO 8601).")
+@click.option("--for", "span", help="End it after this long: 30m, 4h, 1d.")
+@click.option("--why", default="", help="The reason that others see, one line.")
+@click.option("--keep-alarms", is_flag=True, help="Only note who looks after it: send its alarms.")
+@takes_settings("database_url", "timezone")
+def mute(
+    settings: Settings,
+    *,
+    names: tuple[str, ...],
+    until: str | None,
+    span: str | None,
+    why: str,
+    keep_alarms: bool,
+) -> None:
+    if (until is None) == (span is None):
+        raise click.UsageError("give either --until or --for")
+    end_ms = 0 if until is None else read_moment(until, "--until", zone=settings.zone)
+    length_ms = 0 if span is None else read_span(span)
+    with connect(settings) as client:
+        end = Instant.of(end_ms or client.now_ms() + length_ms)
+        for name, job in _found(client, names):
+            muted = client.mute_job(job, until=end, why=why, silent=not keep_alarms)
+            done = "muted" if muted.silent else "acknowledged"
+            print_line(f"{name} {done} until {shown_time(muted.until, settings.zone)}")
+
+
+@jobs.command(
+    help=unmute_job.about, epilog=examples("warren jobs unmute nightly-report mails/hourly")
+)
+@_names
+@takes_settings("database_url", "timezone")
+def unmute(settings: Settings, names: tuple[str, ...]) -> None:
+    with connect(settings) as client:
+        for name, job in _found(client, names):
+            client.unmute_job(job)
+            print_line(f"{name} is not muted")
 
 
 @jobs.command(epilog=examples("warren jobs delete nightly-report"))

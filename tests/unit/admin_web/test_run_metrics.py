@@ -7,9 +7,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app
 from tests.support.stored_rows import Rows
+from warren.sql.board.job_states import Trouble
 from warren.sql.engine import Database
 from warren.sql.metrics import counts, job_successes
 from warren.sql.metrics.counts import ABOVE, SUM, Counted, CountKey
+from warren.sql.models import JobState
 
 
 def scraped(visit: Visit) -> str:
@@ -83,6 +85,26 @@ def test_only_due_runs_that_nobody_has_yet_are_waiting(
     rows.run(job_id, clock.now - 2, status="SENT")
 
     assert 'warren_runs_waiting{app="reports"} 1.0' in scraped(visit)
+
+
+def test_jobs_in_trouble_are_counted_by_app_and_by_what_is_wrong(
+    visit: Visit, rows: Rows, database: Database
+) -> None:
+    troubles = {"one": Trouble.FAILING, "two": Trouble.FAILING, "three": Trouble.LONG}
+    for name, trouble in {**troubles, "four": Trouble.NONE}.items():
+        state = JobState(job_id=rows.job(name), trouble=trouble.value)
+        database.write(lambda session, state=state: session.add(state))
+
+    lines = lines_of(scraped(visit), "warren_jobs_in_trouble{")
+
+    assert dict(re.findall(r'app="reports",trouble="(.+)"} (.+)', "\n".join(lines))) == {
+        "failing": "2.0",
+        "lost": "0.0",
+        "skipped": "0.0",
+        "waiting": "0.0",
+        "slow": "0.0",
+        "long": "1.0",
+    }
 
 
 def test_names_with_quotes_backslashes_and_line_ends_come_back_as_they_are(

@@ -21,6 +21,7 @@ from warren.resources.operation import Scope
 from warren.sql.accounts.users import Role
 from warren.sql.alarms.alarms import AlarmStatus
 from warren.sql.batch import modify
+from warren.sql.board import mutes
 from warren.sql.models import Alarm, Job, Run
 
 #: What is typed, in order; what stands in braces are ids of the sample. Some are refused: the exit
@@ -75,6 +76,12 @@ COMMANDS = [
     "jobs start new nothing",
     "jobs stop new",
     "jobs stop new",
+    "jobs mute new --until 2020-01-01",
+    "jobs mute new --for 4h --until 2026-12-01",
+    "jobs mute new",
+    "jobs mute new --until 2090-01-01",
+    "jobs mute nothing --for 4h",
+    "jobs unmute new",
     "jobs trigger new --in 90m",
     "jobs trigger new --param 1 --json",
     "jobs trigger new --at 2020-01-01",
@@ -211,6 +218,23 @@ def test_a_run_of_a_date_is_triggered_and_listed_by_it(desk: Desk) -> None:
 
         assert [json.loads(line)["run_date"] for line in listed] == ["2026-01-30"]
         assert "run date  2026-01-30" in way("runs show 4").out
+
+
+def test_jobs_are_muted_until_a_time_and_for_a_reason(desk: Desk) -> None:
+    for way, rows in ((desk.here, desk.rows), (desk.there, desk.by_api)):
+        job_id = rows.job("sync")
+
+        assert way("jobs mute sync --for 4h --why known").out.startswith("sync muted until 20")
+        muted = rows.database.read(lambda session, id_=job_id: mutes.of_job(session, id_))
+        noted = way("jobs mute sync script --for 1d --keep-alarms").out
+        ended = way("jobs unmute sync").out
+
+        assert muted is not None
+        assert (muted.reason, muted.silences) == ("known", 1)
+        assert noted.splitlines()[0].startswith("sync acknowledged until 20")
+        assert noted.splitlines()[1].startswith("script acknowledged until 20")
+        assert ended == "sync is not muted\n"
+        assert rows.database.read(lambda session, id_=job_id: mutes.of_job(session, id_)) is None
 
 
 def test_a_run_is_waited_for_and_its_end_is_told(desk: Desk) -> None:
