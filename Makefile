@@ -148,7 +148,7 @@ MATRIX ?= trixie unstable/mysql
 matrix: ## Run the tests on other versions of Debian, Python, RabbitMQ and the database; needs root
 	@scripts/test-matrix $(MATRIX)
 
-services: ## Install RabbitMQ and MariaDB for the tests if allowed; start nothing
+services: ## Install RabbitMQ, MariaDB and PostgreSQL for the tests if allowed; start nothing
 	@scripts/install-test-services
 
 clean: ## Remove the environment and all caches; what `warren up` keeps in ./.warren stays
@@ -160,7 +160,7 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/make-environment
 	@touch $@
 
 $(TEST_INSTALLED): pyproject.toml constraints.txt scripts/make-environment
-	@scripts/make-environment "$(PYTHON)" ".[server,gateway,test]"
+	@scripts/make-environment "$(PYTHON)" ".[server,postgresql,gateway,test]"
 	@touch $@ $(INSTALLED)
 
 $(DOCS_INSTALLED): pyproject.toml constraints.txt scripts/make-environment

@@ -25,6 +25,7 @@ from sqlalchemy.pool import StaticPool
 
 from warren.sql import epochs
 from warren.sql.dialects.dialect import Dialect, ServerFacts
+from warren.sql.dialects.url_forms import SOCKET
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.instants import iso
 
@@ -88,7 +89,7 @@ class Servers:
         on_change: Callable[[], object],
         highest_id: Callable[[], int],
     ) -> None:
-        self.names = [_name(url) for url in urls]
+        self.names = [_name(url, dialect.url_form.port) for url in urls]
         self._urls = urls
         self._dialect = dialect
         self._for_writing = for_writing
@@ -413,10 +414,10 @@ class _Looks:
         connection.close()
 
 
-def _name(url: URL) -> str:
-    """Return what names a server in messages."""
-    socket = url.query.get("unix_socket")
-    return str(socket or f"{url.host}:{url.port or 3306}")
+def _name(url: URL, port: int) -> str:
+    """Return what names a server in messages; `port` is the usual one."""
+    socket = url.query.get(SOCKET)
+    return str(socket or f"{url.host}:{url.port or port}")
 
 
 def _rows(connection: Any, statement: str) -> list[tuple[Any, ...]]:

@@ -17,11 +17,12 @@ from tests.support.cheap_parts import hash_passwords_quickly, share_compiled_sta
 from tests.support.command import end_warm_commands
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.processes import SESSION_MARK, Process, processes_with_env, started
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.restored_logs import restored_logs
 from tests.support.running_order import SHARED, running_order
-from tests.support.schemas import MariaDBSchemas, SQLiteSchema
+from tests.support.schemas import ServerSchemas, SQLiteSchema
 from tests.support.shared_services import SharedServices
 
 if TYPE_CHECKING:
@@ -128,6 +129,13 @@ def mariadb(_shared: SharedServices) -> PrivateMariaDB:
 
 
 @pytest.fixture(scope="session")
+def postgresql(_shared: SharedServices) -> PrivatePostgreSQL:
+    """The run's PostgreSQL; nobody may stop it."""
+    _require("PostgreSQL", installed=PrivatePostgreSQL.is_installed())
+    return _shared.postgresql()
+
+
+@pytest.fixture(scope="session")
 def _broken_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateRabbit]:
     yield from _broker(tmp_path_factory.mktemp("broken-rabbitmq"))
 
@@ -208,16 +216,29 @@ def sqlite_schema_url(sqlite_schema: SQLiteSchema, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def _mariadb_schemas(mariadb: PrivateMariaDB) -> MariaDBSchemas:
-    return MariaDBSchemas(mariadb)
+def _mariadb_schemas(mariadb: PrivateMariaDB) -> ServerSchemas:
+    return ServerSchemas(mariadb)
 
 
 @pytest.fixture
-def mariadb_schema_url(_mariadb_schemas: MariaDBSchemas) -> Iterator[str]:
+def mariadb_schema_url(_mariadb_schemas: ServerSchemas) -> Iterator[str]:
     """The URL of a database with the newest schema and no rows, on the session's MariaDB."""
     url = _mariadb_schemas.lend()
     yield url
     _mariadb_schemas.take_back(url)
+
+
+@pytest.fixture(scope="session")
+def _postgresql_schemas(postgresql: PrivatePostgreSQL) -> ServerSchemas:
+    return ServerSchemas(postgresql)
+
+
+@pytest.fixture
+def postgresql_schema_url(_postgresql_schemas: ServerSchemas) -> Iterator[str]:
+    """The URL of a database with the newest schema and no rows, on the session's PostgreSQL."""
+    url = _postgresql_schemas.lend()
+    yield url
+    _postgresql_schemas.take_back(url)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from warren.executor.errors import ExecutorError
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.program_name import shown_name
 from warren.scheduler.problems import lookup_problem
+from warren.sql.dialects.url_forms import FORMS
 from warren.sql.errors import LookupFailed, SqlError
 
 #: Installed with the extra [server]; executors do not need them.
@@ -23,6 +24,9 @@ SERVER_LIBRARIES = {
 
 #: Installed with the extra [gateway].
 GATEWAY_LIBRARIES = {"aiohttp"}
+
+#: Drivers of databases, each installed with an extra of its own.
+DRIVERS = {form.driver: form.extra for form in FORMS if form.extra}
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -51,6 +55,9 @@ def report_of(error: Exception) -> ErrorReport:
 @report_of.register
 def _of_absence(error: ModuleNotFoundError) -> ErrorReport:
     library = (error.name or "").partition(".")[0]
+    if library in DRIVERS:
+        line = f"this database needs {error.name}, which is not installed: "
+        return ErrorReport((line + f"install Warren's wheel with [server,{DRIVERS[library]}]",))
     for extra, libraries in (("server", SERVER_LIBRARIES), ("gateway", GATEWAY_LIBRARIES)):
         if library in libraries:
             line = f"this command needs the {extra}, and {error.name} is not installed: "

@@ -147,6 +147,8 @@ class Dialect(Protocol):
     #: With them, texts are equal and ordered by code point, in any locale of the server.
     table_options: Mapping[str, str]
     lasting_id_options: Mapping[str, bool]
+    #: Statements that end each upgrade of the schema, for what its tables need here only.
+    after_upgrade: Sequence[str]
 
     def make_engine(self, urls: Sequence[URL], how: Connecting) -> Engine:
         """Return an engine with a pool of connections at READ COMMITTED or stricter.
@@ -260,7 +262,7 @@ class Dialect(Protocol):
 
 #: The table in a statement, and the words of an answer that did not come in time.
 _TABLE = re.compile(r"(?:INTO|UPDATE|FROM|JOIN)\s+`?([a-z_]\w*)")
-_TIMED_OUT = re.compile(r"timed out|timeout exceeded", re.IGNORECASE)
+_TIMED_OUT = re.compile(r"timed out|timeout exceeded|lock timeout", re.IGNORECASE)
 
 
 def is_retryable(error: DBAPIError | PoolTimeout, dialect: Dialect) -> bool:
@@ -294,7 +296,9 @@ def unavailable(
 def _words(error: DBAPIError) -> str:
     """Return what the database or its driver said, and the table that the statement was about."""
     arguments = getattr(error.orig, "args", ())
-    words = " ".join(str(arguments[-1] if arguments else error.orig).split())
+    # psycopg adds the lines of the statement to what the server said.
+    said = getattr(getattr(error.orig, "diag", None), "message_primary", None)
+    words = " ".join(str(said or (arguments[-1] if arguments else error.orig)).split())
     table = _TABLE.search(error.statement or "")
     if table is None:
         return words

@@ -4,7 +4,6 @@ import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -130,6 +129,7 @@ class MySQL:
         "mysql_collate": "utf8mb4_bin",
     }
     lasting_id_options: Mapping[str, bool] = {}
+    after_upgrade: Sequence[str] = ()
 
     def make_engine(self, urls: Sequence[URL], how: Connecting) -> Engine:
         """Return an engine whose connections the server closes when they are idle for long."""
@@ -356,20 +356,13 @@ def _tls(url: URL) -> dict[str, Any]:
             fault = "cannot be read" if path.exists() else "does not exist"
             raise DatabaseUnavailable(f"ssl_{name} of the database URL: {path} {fault}")
     if not options:
-        return {"ssl_disabled": True} if _is_local(url.host or "localhost") else {}
+        return {"ssl_disabled": True} if url_forms.is_local(url.host or "localhost") else {}
     if "ca" in options or "capath" in options:
         options |= {"check_hostname": True, "verify_mode": True}
     if "cipher" in options:
         # With an anonymous cipher there is no certificate to verify.
         options["cipher"] += ":!aNULL:!eNULL"
     return {"ssl": options}
-
-
-def _is_local(host: str) -> bool:
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _ping_if_idle(connection: Any, record: Any, _proxy: object) -> None:

@@ -62,6 +62,7 @@ class SQLite:
     nul = "\0"
     table_options: Mapping[str, str] = {}
     lasting_id_options: Mapping[str, bool] = {"sqlite_autoincrement": True}
+    after_upgrade: Sequence[str] = ()
 
     def make_engine(self, urls: Sequence[URL], how: Connecting) -> Engine:
         """Return an engine whose connections wait up to 5 s for another process's lock."""

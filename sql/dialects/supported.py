@@ -1,8 +1,11 @@
 """The supported databases, with the index hints, column types and table options of each.
 
-A port adds its class to SUPPORTED.
+A port adds its class to SUPPORTED, or to LAZY if its driver is an extra: then it can have no hints,
+types or options of its own.
 """
 
+from collections.abc import Callable
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import BigInteger, Select, Text, Update
@@ -16,6 +19,16 @@ from warren.sql.dialects.sqlite import SQLite
 SUPPORTED: tuple[Dialect, ...] = (MySQL(), SQLite())
 _BY_NAME = {dialect.name: dialect for dialect in SUPPORTED}
 
+
+def _postgresql() -> Dialect:
+    from warren.sql.dialects.postgresql import PostgreSQL  # noqa: PLC0415 - its driver is an extra
+
+    return PostgreSQL()
+
+
+#: What makes the others, by name.
+LAZY: dict[str, Callable[[], Dialect]] = {"postgresql": cache(_postgresql)}
+
 Query = TypeVar("Query", bound=Select[*tuple[Any, ...]])
 
 #: Stands for the index of the primary key, which has no name.
@@ -27,11 +40,15 @@ def named(name: str) -> Dialect:
 
     Raises:
         ValueError: the database is not supported.
+        ModuleNotFoundError: its driver is not installed.
 
     """
-    if name not in _BY_NAME:
-        raise ValueError(f"expected a database of {', '.join(sorted(_BY_NAME))}, got: {name}")
-    return _BY_NAME[name]
+    if known := _BY_NAME.get(name):
+        return known
+    if name not in LAZY:
+        names = ", ".join(sorted({*_BY_NAME, *LAZY}))
+        raise ValueError(f"expected a database of {names}, got: {name}")
+    return LAZY[name]()
 
 
 def of(session: Session) -> Dialect:

@@ -1,27 +1,32 @@
 """The form of each supported database's URL; a port adds its own here.
 
-A URL of MySQL or MariaDB is checked, so that there is no doubt where a connection goes. Nothing
-here needs a library: settings are read where SQLAlchemy is not installed.
+The URL of a server is checked, so that there is no doubt where a connection goes. Nothing here
+needs a library: settings are read where SQLAlchemy is not installed.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
+from functools import partial
+from ipaddress import ip_address
 from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 #: Names a server on this machine, so its host must be `localhost`.
 SOCKET = "unix_socket"
 #: Arguments that neither name another server nor weaken how its certificate is verified.
-ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key", SOCKET)
+_MYSQL_ARGUMENTS = ("charset", "ssl_ca", "ssl_capath", "ssl_cert", "ssl_cipher", "ssl_key", SOCKET)
+_POSTGRESQL_ARGUMENTS = ("sslcert", "sslkey", "sslmode", "sslrootcert", SOCKET)
+#: What `sslmode` may be: others go on without TLS, or with a server of another name.
+SSL_MODES = ("require", "verify-full")
 
 
-def check_mysql_url(url: str) -> None:
+def _check_server_url(arguments: Sequence[str], url: str) -> None:
     """Check the arguments of a URL, and that its host is unambiguous.
 
     Raises:
-        ValueError: an argument is not in ARGUMENTS, or a special character is not quoted. The
+        ValueError: an argument is not one of these, or a special character is not quoted. The
             message holds no part of a password.
 
     """
@@ -30,17 +35,20 @@ def check_mysql_url(url: str) -> None:
     if not url.isprintable() or "#" in url or "@" in parts.path + parts.query:
         raise ValueError("a special character is not quoted; write %23 for #, %2F for /, %40 for @")
     check_one_host(url)
-    names = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True)]
-    for name in names:
-        if name not in ARGUMENTS:
-            similar = get_close_matches(name, ARGUMENTS, 1)
-            known = f"known are {', '.join(ARGUMENTS)}"
+    values = parse_qsl(parts.query, keep_blank_values=True)
+    names = [name for name, _ in values]
+    for name, value in values:
+        if name not in arguments:
+            similar = get_close_matches(name, arguments, 1)
+            known = f"known are {', '.join(arguments)}"
             hint = f"did you mean {similar[0]!r}?" if similar else known
             raise ValueError(f"unknown argument {name[:40]!r}, {hint}")
         if name == SOCKET and parts.hostname != "localhost":
             raise ValueError(f"{SOCKET} goes with the host localhost only")
         if names.count(name) > 1:
             raise ValueError(f"the argument {name!r} occurs twice")
+        if name == "sslmode" and value not in SSL_MODES:
+            raise ValueError(f"expected sslmode to be {' or '.join(SSL_MODES)}")
 
 
 def check_one_host(url: str) -> None:
@@ -68,6 +76,17 @@ class UrlForm:
     #: Whether it names a file, and no server.
     is_embedded: bool
     check: Callable[[str], None]
+    #: The port of a server whose URL names none, and the arguments that name the authority which
+    #: has signed its certificate: with one of them, certificate and name are verified.
+    port: int = 0
+    authorities: Sequence[str] = ()
+    #: The extra that its driver is installed with; without one, the driver comes with `server`.
+    extra: str = ""
+
+    @property
+    def driver(self) -> str:
+        """The module of its driver."""
+        return self.scheme.partition("+")[2]
 
     @property
     def scheme(self) -> str:
@@ -85,12 +104,23 @@ MYSQL = UrlForm(
     start="mysql+pymysql://",
     whole="mysql+pymysql://user:password@host:port/name",
     is_embedded=False,
-    check=check_mysql_url,
+    check=partial(_check_server_url, _MYSQL_ARGUMENTS),
+    port=3306,
+    authorities=("ssl_ca", "ssl_capath"),
+)
+POSTGRESQL = UrlForm(
+    start="postgresql+psycopg://",
+    whole="postgresql+psycopg://user:password@host:port/name",
+    is_embedded=False,
+    check=partial(_check_server_url, _POSTGRESQL_ARGUMENTS),
+    port=5432,
+    authorities=("sslrootcert",),
+    extra="postgresql",
 )
 SQLITE = UrlForm(
     start="sqlite:///", whole="sqlite:///path", is_embedded=True, check=_check_file_url
 )
-FORMS = (MYSQL, SQLITE)
+FORMS = (MYSQL, POSTGRESQL, SQLITE)
 
 
 def form_of(url: str) -> UrlForm | None:
@@ -118,6 +148,14 @@ def name_of(url: str) -> str:
     return socket or parts.netloc.rpartition("@")[2]
 
 
+def is_local(host: str) -> bool:
+    """Whether what goes to a host stays within this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 def check_alike(urls: Sequence[str]) -> None:
     """Check that the URLs can be servers of one database.
 
@@ -126,7 +164,9 @@ def check_alike(urls: Sequence[str]) -> None:
 
     """
     if any(form is None or form.is_embedded for form in map(form_of, urls)):
-        raise ValueError("only servers of MySQL or MariaDB can be listed, not a file")
+        raise ValueError("only servers can be listed, not a file")
+    if len({urlsplit(url).scheme for url in urls}) > 1:
+        raise ValueError("the servers of one database are of one kind")
     names = list(dict.fromkeys(urlsplit(url).path.strip("/") for url in urls))
     if len(names) > 1:
         raise ValueError(f"the URLs name different databases: {', '.join(names)[:200]}")

@@ -2,6 +2,7 @@
 
 from alembic import context
 
+from warren.sql.dialects.supported import named
 from warren.sql.models import Model
 
 connection = context.config.attributes.get("connection")
@@ -16,3 +17,5 @@ else:
     # The caller's transaction is the migration's; Alembic must not commit it.
     context.configure(connection=connection, target_metadata=Model.metadata)
 context.run_migrations()
+for statement in named(context.get_context().dialect.name).after_upgrade:
+    context.execute(statement)

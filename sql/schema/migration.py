@@ -54,7 +54,7 @@ def upgrade_script(database: Database) -> str:
     """Return the SQL that creates the newest schema in an empty database of this kind."""
     out = io.StringIO()
     config = _config(output_buffer=out)
-    config.attributes["url"] = database.url
+    config.attributes["url"] = database.engine.url
     command.upgrade(config, "head", sql=True)
     return out.getvalue()
 

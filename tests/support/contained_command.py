@@ -4,13 +4,15 @@
 
 It ends when the command ends, on SIGTERM, or when the process PARENT is gone, even by SIGKILL.
 Before it ends it kills every descendant, including daemons, whose subreaper it is. It exits with
-the command's status, or with 143 if it was terminated.
+the command's status, or with 143 if it was terminated. At its end it removes the folder that the
+variable REMOVED_AT_END names, if any.
 """
 
 import contextlib
 import ctypes
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -44,6 +46,8 @@ def main(parent: int, command: list[str]) -> int:
         status = child.poll()
     finally:
         _end_descendants()
+        if folder := os.environ.get("REMOVED_AT_END"):
+            shutil.rmtree(folder, ignore_errors=True)
     return _ENDED if status is None else status
 
 

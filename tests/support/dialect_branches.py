@@ -10,7 +10,7 @@ from tests.support.architecture import CodeBase, Module
 KINDS = re.compile(r"(mysql|mariadb|sqlite|postgres|oracle|mssql)", re.IGNORECASE)
 #: Attributes that tell the kind of a connected database or of a URL.
 TELLING = {"is_mariadb", "is_sqlite", "get_backend_name", "drivername", "get_dialect"}
-_LIBRARIES = ("sqlalchemy.dialects", "sqlite3", "pymysql")
+_LIBRARIES = ("sqlalchemy.dialects", "sqlite3", "pymysql", "psycopg")
 
 
 def dialect_branches(code: CodeBase, home: str) -> list[str]:

@@ -60,7 +60,7 @@ _MYSQL = _Product(
     # The folder of its default for files need not exist.
     options=("--skip-log-bin", "--mysqlx=OFF", "--secure-file-priv=NULL"),
 )
-_PRODUCT = {"mariadb": _MARIADB, "mysql": _MYSQL}[os.environ.get("TEST_DATABASE", "mariadb")]
+_PRODUCT = _MYSQL if os.environ.get("TEST_DATABASE") == "mysql" else _MARIADB
 #: The name of the server's process.
 SERVER = _PRODUCT.server
 #: The program that writes dumps.

@@ -8,6 +8,7 @@ from sqlalchemy import delete, text, update
 from sqlalchemy.orm import Session
 
 from tests.support.mariadb import PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.models import Cluster, Model, Uptime
@@ -37,10 +38,10 @@ class SQLiteSchema:
         return url
 
 
-class MariaDBSchemas:
+class ServerSchemas:
     """Migrated databases of one server, emptied after each test and used again."""
 
-    def __init__(self, server: PrivateMariaDB) -> None:
+    def __init__(self, server: PrivateMariaDB | PrivatePostgreSQL) -> None:
         self._server = server
         self._free: list[str] = []
 

@@ -1,4 +1,4 @@
-"""One RabbitMQ and one MariaDB for all processes of a test run.
+"""One RabbitMQ, MariaDB and PostgreSQL for all processes of a test run.
 
 Whichever process needs one first starts it, under a file lock, and writes down how to reach it for
 the others. It belongs to the process that runs the tests, not to the worker that started
@@ -16,10 +16,11 @@ from typing import Any, TypeVar
 
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.processes import alive
 from tests.support.rabbitmq import PrivateRabbit
 
-Server = TypeVar("Server", PrivateRabbit, PrivateMariaDB)
+Server = TypeVar("Server", PrivateRabbit, PrivateMariaDB, PrivatePostgreSQL)
 
 
 class SharedServices:
@@ -39,6 +40,10 @@ class SharedServices:
     def mariadb(self) -> PrivateMariaDB:
         """Return the database server, started if nobody has needed it yet."""
         return self._attach("mariadb", PrivateMariaDB)
+
+    def postgresql(self) -> PrivatePostgreSQL:
+        """Return the server, started if nobody has needed it yet."""
+        return self._attach("postgresql", PrivatePostgreSQL)
 
     def end(self) -> None:
         """End what was started; called by the owner once nobody needs it any more."""

@@ -35,6 +35,7 @@ HOMES = {
     "pika": ["broker.rabbitmq."],
     "sqlalchemy": ["sql."],
     "pymysql": ["sql.dialects."],
+    "psycopg": ["sql.dialects."],
     "alembic": ["sql."],
     "croniter": ["scheduler.cron.expression"],
     "holidays": ["scheduler.calendars.calendar_spec"],
@@ -101,6 +102,7 @@ ENVIRONMENT_READERS = {
 #: Fixtures that start a service.
 SERVICES = {
     *("rabbitmq", "own_rabbitmq", "vhost", "mariadb", "own_mariadb", "mariadb_url"),
+    *("postgresql", "postgresql_schema_url"),
     *("database_url", "any_database_url"),
 }
 

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 
 from warren.broker.transport import is_loopback
-from warren.sql.dialects.url_forms import listed
+from warren.sql.dialects.url_forms import form_of, listed
 
 DATABASE, BROKER = "database", "broker"
 LINKS = (DATABASE, BROKER)
@@ -85,7 +85,8 @@ def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[s
 
     `origins` has the name of each link's setting.
     """
-    expected = {DATABASE: "?ssl_ca=FILE at the end", BROKER: "amqps://"}
+    authority = _authority(settings.database_url or "")
+    expected = {DATABASE: f"?{authority}=FILE at the end", BROKER: "amqps://"}
     refused = [
         setting for setting in open_links(settings) if setting not in allowed_links(settings)
     ]
@@ -103,8 +104,15 @@ def _host(url: str) -> str:
 
 def _is_verified(database_url: str) -> bool:
     """Return whether the server must present a certificate from a given authority."""
+    form = form_of(database_url)
     arguments = parse_qs(urlsplit(database_url).query)
-    return "ssl_ca" in arguments or "ssl_capath" in arguments
+    return form is not None and not arguments.keys().isdisjoint(form.authorities)
+
+
+def _authority(database_urls: str) -> str:
+    """Return the argument that names an authority in URLs of this kind of database."""
+    form = form_of(listed(database_urls)[0])
+    return form.authorities[0] if form is not None and form.authorities else ""
 
 
 SUFFIX = "_file"

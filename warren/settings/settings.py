@@ -231,7 +231,7 @@ class Settings:
     database_url: str | None = setting(
         text(check_database_url),
         "a URL like mysql+pymysql://user:password@host:3306/warren, several of them separated "
-        "by commas, or sqlite:///path",
+        "by commas, or like postgresql+psycopg://…, or sqlite:///path",
         secret=True,
     )
     broker_url: str | None = setting(

@@ -21,6 +21,13 @@ def sqlite_database(sqlite_schema_url: str) -> Iterator[Database]:
     database.close()
 
 
+@pytest.fixture
+def postgresql_database(postgresql_schema_url: str) -> Iterator[Database]:
+    database = Database(postgresql_schema_url)
+    yield database
+    database.close()
+
+
 @pytest.fixture(params=["sqlite", "mariadb"])
 def database(request: pytest.FixtureRequest) -> Database:
     """The test runs once on SQLite and once on MariaDB."""

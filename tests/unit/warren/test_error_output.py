@@ -39,6 +39,13 @@ from warren.sql.errors import Ambiguous, DatabaseUnavailable, LookupFailure, Not
                 "install Warren's wheel with [server]"
             ),
         ),
+        (
+            ModuleNotFoundError("No module named 'psycopg'", name="psycopg"),
+            (
+                "this database needs psycopg, which is not installed: "
+                "install Warren's wheel with [server,postgresql]"
+            ),
+        ),
     ],
 )
 def test_what_a_user_can_put_right_is_one_line_and_status_one(error: Exception, line: str) -> None:

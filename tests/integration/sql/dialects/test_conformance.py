@@ -42,6 +42,14 @@ HOSTILE = [
     "ключ 鍵 🔑 \U0010ffff",
 ]
 
+
+@pytest.fixture(params=["sqlite", "mariadb", "postgresql"])
+def database(request: pytest.FixtureRequest) -> Database:
+    """The test runs once on each database."""
+    database: Database = request.getfixturevalue(f"{request.param}_database")
+    return database
+
+
 Write = Callable[[Database, list[int], list[str]], None]
 
 

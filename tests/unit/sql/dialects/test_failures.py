@@ -11,6 +11,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from warren.sql.dialects.dialect import is_retryable, is_schema_fault, unavailable
 from warren.sql.dialects.mysql import MySQL
 from warren.sql.dialects.sqlite import SQLite
+from warren.sql.dialects.supported import named
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 
@@ -52,6 +53,46 @@ def test_whatever_goes_wrong_without_a_statement_is_the_connection(code: int) ->
 @pytest.mark.parametrize(("code", "is_fault"), [(1054, True), (1146, True), (1064, False)])
 def test_a_server_tells_by_its_code_that_the_schema_is_at_fault(code: int, is_fault: bool) -> None:
     assert is_schema_fault(failed(code), SERVER) is is_fault
+
+
+_POSTGRESQL_STATES = {
+    "again": ["40001", "40P01", "55P03", "25P03", "57P01", "57P02"],
+    "unavailable": [
+        "42P01",
+        "42703",
+        "42501",
+        "53100",
+        "53300",
+        "57014",
+        "57P03",
+        "58030",
+        "XX000",
+    ],
+    "fault": ["22001", "22003", "22P05", "23502", "23505", "42601", "42883", "21000", "25P02"],
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict"),
+    [(state, verdict) for verdict, states in _POSTGRESQL_STATES.items() for state in states],
+)
+def test_postgresql_is_judged_by_the_state_of_its_errors(state: str, verdict: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    server = named("postgresql")
+    error = DBAPIError("UPDATE t", (), psycopg.errors.lookup(state)("words"))
+
+    assert is_retryable(error, server) is (verdict == "again")
+    assert (unavailable(error, URL, server) is None) is (verdict == "fault")
+    assert is_schema_fault(error, server) is (state in ("42P01", "42703"))
+
+
+def test_postgresql_that_cannot_be_reached_is_lost() -> None:
+    psycopg = pytest.importorskip("psycopg")
+    server = named("postgresql")
+    refused = DBAPIError(None, None, psycopg.OperationalError("connection failed: refused"))
+
+    assert server.is_loss(refused)
+    assert unavailable(refused, URL, server) is not None
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
-"""Servers without SKIP LOCKED are refused by name and version."""
+"""Servers that are too old, or databases made badly, are refused in one line."""
 
 import pytest
 from sqlalchemy.dialects.mysql.pymysql import MySQLDialect_pymysql
+from sqlalchemy.dialects.postgresql.base import PGDialect
 
 from warren.sql.dialects.mysql import MySQL
+from warren.sql.dialects.supported import named
 
 
 @pytest.mark.parametrize(
@@ -26,3 +28,37 @@ def test_a_server_is_old_or_good(
     dialect.server_version_info = version
 
     assert MySQL().version_problem(dialect) == complaint
+
+
+CREATE = "create it with: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+
+
+@pytest.mark.parametrize(
+    ("version", "encoding", "has_all_scripts", "complaint"),
+    [
+        ((15, 18), "UTF8", True, None),
+        ((18, 1), "UTF8", True, None),
+        ((14, 9), "UTF8", True, "expected PostgreSQL to be 15 or newer, got: 14.9"),
+        (
+            (16, 2),
+            "LATIN1",
+            True,
+            f"expected the encoding of the database to be UTF8, got: LATIN1; {CREATE}",
+        ),
+        (
+            (16, 2),
+            "UTF8",
+            False,
+            "expected PostgreSQL to have the collation und-x-icu, but it was built without ICU",
+        ),
+    ],
+)
+def test_a_postgresql_is_old_badly_made_or_good(
+    version: tuple[int, ...], encoding: str, has_all_scripts: bool, complaint: str | None
+) -> None:
+    pytest.importorskip("psycopg")
+    connected = PGDialect()
+    connected.server_version_info = version
+    vars(connected).update(server_encoding=encoding, has_all_scripts=has_all_scripts)
+
+    assert named("postgresql").version_problem(connected) == complaint

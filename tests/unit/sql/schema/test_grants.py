@@ -6,6 +6,7 @@ import pytest
 
 from warren.sql.dialects.mysql import MySQL
 from warren.sql.dialects.sqlite import SQLite
+from warren.sql.dialects.supported import named
 from warren.sql.models import Model
 from warren.sql.schema.version import grants
 
@@ -23,6 +24,23 @@ def test_each_table_has_its_rights_and_the_trail_is_only_added_to() -> None:
     assert found.pop("warren_trail") == "SELECT, INSERT"
     assert found.pop("alembic_version") == "SELECT"
     assert set(found.values()) == {"SELECT, INSERT, UPDATE, DELETE"}
+
+
+def test_postgresql_grants_the_same_and_the_ids_that_it_counts() -> None:
+    pytest.importorskip("psycopg")
+
+    first, second, *tables, last = grants(named("postgresql"), "jobs", "warren")
+
+    assert first == 'GRANT CONNECT ON DATABASE "jobs" TO "warren";'
+    assert second == 'GRANT USAGE ON SCHEMA public TO "warren";'
+    of_mysql = grants(MySQL(), "jobs", "warren")
+    assert len(tables) == len(of_mysql)
+    assert 'GRANT SELECT, INSERT ON "warren_trail" TO "warren";' in tables
+    assert 'GRANT SELECT ON "alembic_version" TO "warren";' in tables
+    wanted = 'GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA public TO "warren";'
+    assert last == wanted
+    with pytest.raises(ValueError, match="expected user to be a name"):
+        grants(named("postgresql"), "jobs", 'a"')
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a'", "a`", "a;", "a\n", "a" * 300, "é"])
