@@ -239,6 +239,7 @@ class Why(Sentence):
     CANARY_AWAY = "its messages to itself do not come back"
     CLOCK_JUMPS = "the clock of the database jumps"
     REPORTS_UNREAD = "it cannot read reports: their queue cannot be reached"
+    OLD_SERVER_WRITABLE = "a database server that another one has replaced can be written"
 
     # -- how a scheduler ended a run ----------------------------------------------------------
 

@@ -75,8 +75,8 @@ class Scheduler(msgspec.Struct, kw_only=True, frozen=True):
 
     `failing` are the roles whose last round failed; `rejected` the executors, as APP/ADDRESS, whose
     heartbeats have lately had no valid signature; `mails` is whether it sends e-mails. `ailments`
-    are its problems; with any but `reports`, it declares no executor offline. `unreachable` are the
-    executors that get nothing from it, as their queues cannot be reached.
+    are its problems; with any but `reports` and `server`, it declares no executor offline.
+    `unreachable` are the executors that get nothing from it, as their queues cannot be reached.
     """
 
     node: str

@@ -595,7 +595,11 @@ class Roles:
             defaults=policy.defaults,
         )
         self.health_watch = HealthIssueWatch(
-            database=database, roster=self.roster, defaults=policy.defaults
+            database=database,
+            roster=self.roster,
+            defaults=policy.defaults,
+            node=self.name,
+            issues=self.self_health.issues,
         )
         self.calendar_watch = CalendarWatch(database=database, defaults=policy.defaults)
         self.epoch_watch = EpochWatch(

@@ -285,6 +285,11 @@ class Database:
         if self._servers is not None:
             self._servers.watch()
 
+    @property
+    def replaced_servers(self) -> tuple[str, ...]:
+        """The hosts and ports of those servers, by the last `watch_servers`."""
+        return self._servers.replaced if self._servers else ()
+
     def look_at_servers(self) -> list[tuple[str, Looked, str]]:
         """Ask every server; return its name, what it says, and why it cannot be used if so."""
         if self._servers is None:

@@ -109,6 +109,8 @@ class Servers:
         self._seen_by = "this process"
         self._failure = ""
         self._failed_at = self._told_at = self._watch_at = float("-inf")
+        #: Servers of the list that have been replaced and can be written, by the last `watch`.
+        self.replaced: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -182,7 +184,7 @@ class Servers:
             looks.close()
 
     def watch(self) -> None:
-        """Look, once a minute, for servers of the list that have been replaced, and log them."""
+        """Look, once a minute, for servers of the list that were `replaced`, and log them."""
         now = time.monotonic()
         if len(self._urls) == 1 or self._open_one is None or now < self._watch_at:
             return
@@ -192,10 +194,17 @@ class Servers:
             found = looks.wait(OTHERS_SECONDS)
         finally:
             looks.close()
-        for looked in found:
-            is_old = looked.has_schema and looked.epoch < self._seen
-            if is_old and looked.facts is not None and not looked.facts.is_read_only:
-                self._tell_outdated(looked)
+        old = [
+            looked
+            for looked in found
+            if looked.facts is not None
+            and looked.has_schema
+            and looked.epoch < self._seen
+            and not looked.facts.is_read_only
+        ]
+        self.replaced = tuple(self.names[looked.place] for looked in old)
+        for looked in old:
+            self._tell_outdated(looked)
 
     def why_not(self, looked: Looked) -> str:
         """Return why a server cannot be used; empty if it can."""

@@ -280,6 +280,7 @@ ALARM_CAUSE = {
     "absence": lazy_gettext("no executor online"),
     "return": lazy_gettext("executor is back"),
     "ailing": lazy_gettext("executor in trouble"),
+    "scheduler": lazy_gettext("scheduler in trouble"),
     "calendar": lazy_gettext("calendar ends soon"),
     "epoch": lazy_gettext("database has gone back"),
     "summary": lazy_gettext("summary of alarms"),

@@ -314,6 +314,7 @@ BROKEN = {
     Rule.SUCCESS_EVERY: lazy_gettext("no success for too long"),
     Rule.WAITING: lazy_gettext("runs wait too long"),
     incidents.DATABASE: lazy_gettext("the database has gone back or moved"),
+    incidents.SERVER: lazy_gettext("a replaced database server can be written"),
 }
 #: For how many hours an acknowledged incident may stay silent; 0 = until it closes.
 SILENT_HOURS = (0, 1, 4, 24)

@@ -34,9 +34,15 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.resources.board import FAILS, BoardEvent, DueTimeMark, JobOnBoard, Trouble
 from warren.scheduler.actor import Right
+from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.views import board_view
 from warren.scheduler.views.board_view import MAX_OF_GROUP, NOT_RUN, BoardView, job_state
-from warren.scheduler.views.process_view import executor_views, node_view
+from warren.scheduler.views.process_view import (
+    SchedulersView,
+    executor_views,
+    node_view,
+    schedulers_view,
+)
 from warren.sql.board import listing as board
 from warren.sql.board.listing import BoardScope
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
@@ -297,10 +303,8 @@ class BoardPages:
 
     def _machine(self, session: Session, known: Visitor, now_ms: int) -> list[Part]:
         """Return the parts of the machine, those in trouble first."""
-        schedulers = [
-            node_view(row, now_ms)
-            for row in presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-        ]
+        rows = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
+        schedulers = [node_view(row, now_ms) for row in rows]
         executors = executor_views(dashboard.executors(session, known.app_ids), {}, now_ms)
         gone = [executor.address for executor in executors if not executor.is_online]
         alive = sum(node.is_online for node in schedulers)
@@ -322,21 +326,22 @@ class BoardPages:
             *self._full_limits(session),
             *self._paused(session, known),
             *self._start_delay(session, known),
-            Part(
-                tone="good" if self._services.is_broker_up() else "bad",
-                name=gettext("Broker"),
-                state=gettext("ok") if self._services.is_broker_up() else gettext("unreachable"),
-                href=url_for("schedulers.index"),
-            ),
-            # Without a database there is no such page.
-            Part(
-                tone="good",
-                name=gettext("Database"),
-                state=gettext("ok"),
-                href=url_for("schedulers.index"),
-            ),
+            *self._services_used(schedulers_view(rows, now_ms)),
         ]
         return sorted(parts, key=lambda part: ("bad", "warn", "good").index(part.tone))
+
+    def _services_used(self, said: SchedulersView) -> Iterable[Part]:
+        href = url_for("schedulers.index")
+        broker, database = gettext("ok"), gettext("ok")  # without a database, there is no page
+        if not self._services.is_broker_up():
+            broker = gettext("unreachable")
+        elif said.is_stalled:
+            broker = gettext("confirms nothing")
+        if SelfIssue.SERVER in said.ailments:
+            database = gettext("replaced server can be written")
+        for name, state in ((gettext("Broker"), broker), (gettext("Database"), database)):
+            tone = "good" if state == gettext("ok") else "bad"
+            yield Part(tone=tone, name=name, state=state, href=href)
 
     def _full_limits(self, session: Session) -> Iterable[Part]:
         rows = limits.all_named(session)

@@ -280,16 +280,21 @@ class HealthPages:
 
     @route("/healthz", Right.ANYONE)
     def healthz(self) -> tuple[Response, int]:
-        """Return 200 if database, broker and a scheduler are available, else 503."""
+        """Return 200 if database, broker and a scheduler are available, else 503.
+
+        `ailments` are the names of schedulers' problems, of which one alone is no reason for 503.
+        """
         state = {"database": True, "broker": self._services.is_broker_up(), "schedulers": True}
+        ailments: list[str] = []
         try:
             schedulers = self._schedulers()
             state["schedulers"] = schedulers.are_online
             state["broker"] = state["broker"] and not schedulers.is_stalled
+            ailments = sorted(schedulers.ailments)
         except DatabaseUnavailable:
             state["database"] = state["schedulers"] = False
         is_well = all(state.values())
-        answer = {"status": "ok" if is_well else "failing", **state}
+        answer = {"status": "ok" if is_well else "failing", **state, "ailments": ailments}
         return jsonify(answer), 200 if is_well else 503
 
     @route("/metrics", Right.ANYONE)

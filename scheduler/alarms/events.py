@@ -178,6 +178,18 @@ class Unhealthy(_News, frozen=True, kw_only=True, tag="ailing"):
     seconds: int
 
 
+class SchedulerUnwell(_News, frozen=True, kw_only=True, tag="scheduler"):
+    """A scheduler has had problems of its own for `seconds`.
+
+    `servers` are those of the database that have been replaced and can be written.
+    """
+
+    node: str
+    problems: tuple[str, ...]
+    servers: tuple[str, ...] = ()
+    seconds: int
+
+
 class CalendarEnding(_News, frozen=True, kw_only=True, tag="calendar"):
     """A calendar knows no day after `until`, where jobs that use it stop; `names` are some of them.
 
@@ -247,6 +259,7 @@ News = (
     | Absence
     | Return
     | Unhealthy
+    | SchedulerUnwell
     | CalendarEnding
     | NewEpoch
     | Summary

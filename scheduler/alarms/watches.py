@@ -15,10 +15,12 @@ from warren.scheduler.alarms.events import (
     NewEpoch,
     News,
     Return,
+    SchedulerUnwell,
     Unhealthy,
 )
 from warren.scheduler.alarms.targets import alarms_to, app_targets
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.self_health import SelfIssue
 from warren.sql import epochs
 from warren.sql.alarms import alarms, incidents, rate_limit
 from warren.sql.alarms.alarms import AppAlarm, NewAlarm, WaitingApp
@@ -120,12 +122,14 @@ _Case = tuple[str, str, tuple[str, ...]]
 
 
 class HealthIssueWatch:
-    """Watches the executors of apps with enabled jobs.
+    """Watches the executors of apps with enabled jobs, and the scheduler that it belongs to.
 
     Args:
         database: where alarms are stored.
         roster: the executors that this scheduler has heard.
         defaults: targets for apps without their own.
+        node: the name of this scheduler.
+        issues: returns what is wrong with this scheduler.
         clock: a monotonic clock in seconds.
 
     """
@@ -136,11 +140,15 @@ class HealthIssueWatch:
         database: Database,
         roster: Roster,
         defaults: AlarmTargets,
+        node: str,
+        issues: Callable[[], Iterable[SelfIssue]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._database = database
         self._roster = roster
         self._defaults = defaults
+        self._node = node
+        self._issues = issues
         self._clock = clock
         self._since: dict[_Case, float] = {}
         self._stored: set[str] = set()
@@ -148,10 +156,11 @@ class HealthIssueWatch:
     def run_round(self, now_ms: int) -> float:
         """Check all apps; return the seconds until the next check."""
         now = self._clock()
+        own = [("", "", (issue.value,)) for issue in self._issues() if issue.raises_alarm]
         cases = [
             (app, address, case)
             for app in self._database.read(alarms.waiting_apps)
-            for address, case in self._cases(app.name)
+            for address, case in (*self._cases(app.name), *((self._node, case) for case in own))
         ]
         self._since = {case: self._since.get(case, now) for _, _, case in cases}
         lasting = [
@@ -179,7 +188,17 @@ class HealthIssueWatch:
     def _alarms(self, app: WaitingApp, address: str, case: _Case, now_ms: int) -> list[NewAlarm]:
         _, boot_id, issues = case
         seconds = round(self._clock() - self._since[case])
-        news = Unhealthy(app=app.name, address=address, health_issues=issues, seconds=seconds)
+        news: News = Unhealthy(app=app.name, address=address, health_issues=issues, seconds=seconds)
+        if not boot_id:
+            # Schedulers share a broker and a database, so the first one speaks for all.
+            boot_id, servers = "scheduler", self._database.replaced_servers
+            news = SchedulerUnwell(
+                app=app.name,
+                node=address,
+                problems=issues,
+                servers=servers if SelfIssue.SERVER in issues else (),
+                seconds=seconds,
+            )
         # While it lasts, an executor raises one alarm per clock hour.
         subject_key = f"ails:{app.id}:{boot_id}:{','.join(issues)}:{now_ms // HOUR_MS}"
         targets = app_targets(app, self._defaults)
@@ -277,6 +296,7 @@ class EpochWatch:
         self._roster = roster
         self._defaults = defaults
         self._told: set[int] = set()
+        self._told_replaced: tuple[str, ...] = ()
         self._outdated: list[str] = []
 
     def run_round(self, now_ms: int) -> float:
@@ -284,7 +304,7 @@ class EpochWatch:
         found = self._database.read(epochs.all_epochs)
         self._roster.needs_identities = bool(found)
         self._database.note_epochs(found)
-        self._database.watch_servers()
+        self._watch_servers(now_ms)
         if (outdated := self._roster.outdated()) != self._outdated:
             self._outdated = outdated
             log.warning("executors_outdated", executors=outdated)
@@ -300,6 +320,25 @@ class EpochWatch:
             self._database.write(lambda session: self._tell(session, new, now_ms))
         self._told |= {epoch.began_at for epoch in new}
         return ROUND_SECONDS
+
+    def _watch_servers(self, now_ms: int) -> None:
+        """Open an incident if a server can be written that was replaced; one for each epoch."""
+        self._database.watch_servers()
+        names, epoch = self._database.replaced_servers, self._database.epoch
+        if names and names != self._told_replaced:
+            self._database.write(
+                lambda session: incidents.open_one(
+                    session,
+                    job_id=0,
+                    app_id=0,
+                    rule=incidents.SERVER,
+                    due_at=epoch,
+                    expected=f"{', '.join(names)[:50]}: read-only",
+                    now_ms=now_ms,
+                    remind_ms=now_ms,
+                )
+            )
+        self._told_replaced = names
 
     def _tell(self, session: Session, new: list[EpochRow], now_ms: int) -> None:
         for epoch in new:

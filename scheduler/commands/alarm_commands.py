@@ -298,7 +298,7 @@ class IncidentCommands:
                 session, incident_id, by=who, note=note, until_ms=until_ms, now_ms=now_ms
             ):
                 raise Problem(Code.INCIDENT_CLOSED, id=incident_id)
-            is_of_database = incident.rule == incidents.DATABASE
+            is_of_database = incident.rule in incidents.OF_DATABASE
             if is_of_database:
                 incidents.close(session, incident_id, incidents.ClosedBy.SEEN, now_ms)
             after = {"rule": incident.rule, "note": note, "until": iso(until_ms) or ""}

@@ -82,13 +82,14 @@ def _read(session: Session) -> str | None:
 
 
 class SelfIssue(StrEnum):
-    """What keeps a scheduler from judging executors, or from storing their reports."""
+    """What is wrong with a scheduler, or with the servers that it uses."""
 
     BROKER = "broker"
     UNCONFIRMED = "unconfirmed"
     CANARY = "canary"
     CLOCK = "clock"
     REPORTS = "reports"
+    SERVER = "server"
 
     @property
     def why(self) -> Why:
@@ -100,6 +101,16 @@ class SelfIssue(StrEnum):
         """Whether runs that such a scheduler sends may not arrive."""
         return self in {SelfIssue.BROKER, SelfIssue.UNCONFIRMED}
 
+    @property
+    def raises_alarm(self) -> bool:
+        """Whether an alarm tells of it once it lasts."""
+        return self.stops_sending or self is SelfIssue.SERVER
+
+    @property
+    def stops_judging(self) -> bool:
+        """Whether such a scheduler declares no executor dead."""
+        return self not in {SelfIssue.REPORTS, SelfIssue.SERVER}
+
 
 _REASONS = {
     SelfIssue.BROKER: Why.BROKER_AWAY,
@@ -107,6 +118,7 @@ _REASONS = {
     SelfIssue.CANARY: Why.CANARY_AWAY,
     SelfIssue.CLOCK: Why.CLOCK_JUMPS,
     SelfIssue.REPORTS: Why.REPORTS_UNREAD,
+    SelfIssue.SERVER: Why.OLD_SERVER_WRITABLE,
 }
 
 #: How often a scheduler renews its registration.
@@ -212,6 +224,7 @@ class SelfHealth:
             SelfIssue.CANARY: is_connected and now - proven_at > CANARY_AGE_SECONDS,
             SelfIssue.CLOCK: not self._context.clock.is_steady,
             SelfIssue.REPORTS: is_connected and not self._are_reports_read(),
+            SelfIssue.SERVER: bool(self._context.database.replaced_servers),
         }
         return [issue for issue, is_so in wrong.items() if is_so]
 

@@ -116,6 +116,11 @@ class NodeView(NamedTuple):
         """Whether it shows signs of life."""
         return self.state.is_online
 
+    @property
+    def judges_nobody(self) -> bool:
+        """Whether one of its problems keeps it from declaring executors offline."""
+        return bool({*self.ailments} & {issue for issue in SelfIssue if issue.stops_judging})
+
 
 def read_catalogues(session: Session, rows: Iterable[Registration]) -> dict[str, Catalogue]:
     """Return what executors can run, by the fingerprint that the registry has of each."""
@@ -238,12 +243,14 @@ def node_view(row: Registration, now_ms: int) -> NodeView:
 class SchedulersView(NamedTuple):
     """What all online schedulers say; `unreachable` are the executors that none of them reaches.
 
-    `is_stalled`: no run arrives, as the broker confirms nothing that any of them sends.
+    `is_stalled`: no run arrives, as the broker confirms nothing that any of them sends. `ailments`
+    are the names of the problems that any of them has.
     """
 
     are_online: bool
     is_stalled: bool
     unreachable: frozenset[str]
+    ailments: frozenset[str] = frozenset()
 
 
 def schedulers_view(rows: Iterable[Registration], now_ms: int) -> SchedulersView:
@@ -256,6 +263,7 @@ def schedulers_view(rows: Iterable[Registration], now_ms: int) -> SchedulersView
         unreachable=frozenset.intersection(*(frozenset(node.unreachable) for node in online))
         if online
         else frozenset(),
+        ailments=frozenset(ailment for node in online for ailment in node.ailments),
     )
 
 

@@ -1,6 +1,7 @@
 """Incidents: opened and closed by the watch, acknowledged by people.
 
-One belongs to no job or app: that the database lost commits. Acknowledging it closes it.
+Those of the database belong to no job or app: that it lost commits, and that a server which was
+replaced can be written. Acknowledging them closes them.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -17,8 +18,8 @@ from warren.sql.rows import Query, fetch, query
 #: The most open incidents that one round of the watch considers.
 MAX_OPEN = 5_000
 
-#: The rule that a new epoch of run ids breaks.
-DATABASE = "database"
+#: The rules that a new epoch of run ids breaks, and a server of an older epoch that can be written.
+DATABASE, SERVER = OF_DATABASE = ("database", "server")
 
 
 class ClosedBy(StrEnum):
@@ -111,7 +112,7 @@ def all_open(session: Session) -> list[OpenIncident]:
     """Return the open incidents of jobs, oldest first."""
     still = query(OpenIncident, Incident, job=Job.name)
     still = still.join(Job, Job.id == Incident.job_id, isouter=True).where(
-        Incident.is_open == 1, Incident.rule != DATABASE
+        Incident.is_open == 1, Incident.rule.not_in(OF_DATABASE)
     )
     return fetch(session, OpenIncident, still.order_by(Incident.id).limit(MAX_OPEN))
 

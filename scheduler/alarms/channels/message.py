@@ -30,11 +30,13 @@ from warren.scheduler.alarms.events import (
     Overdue,
     RefusedCall,
     Return,
+    SchedulerUnwell,
     Summary,
     TickNews,
     Trial,
     Unhealthy,
 )
+from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import counted
 from warren.sql.epochs import Cause
 from warren.sql.instants import moment
@@ -241,6 +243,24 @@ def _unhealthy(news: Unhealthy, _context: MessageContext) -> tuple[str, str]:
     ]
     troubles = ", ".join(news.health_issues)
     return f"{news.app}: executor {news.address} reports trouble: {troubles}", "\n".join(lines)
+
+
+@_words.register
+def _scheduler_unwell(news: SchedulerUnwell, _context: MessageContext) -> tuple[str, str]:
+    named = {issue.value: issue for issue in SelfIssue}
+    servers = f" ({', '.join(news.servers)})" if news.servers else ""
+    known = [named[problem] for problem in news.problems if problem in named]
+    lines = [
+        f"Scheduler {news.node} has had trouble for {news.seconds} s:",
+        *(f"- {issue.why()}{servers * (issue is SelfIssue.SERVER)}" for issue in known),
+    ]
+    if any(issue.stops_sending for issue in known):
+        lines.append("Until then, runs wait as rows, unless another scheduler can send them.")
+    if SelfIssue.SERVER in known:
+        lines.append("Set that server read-only, or let it follow the new one.")
+    troubles = ", ".join(news.problems)
+    subject = f"{news.app}: scheduler {news.node} reports trouble: {troubles}"
+    return subject, "\n".join(lines)
 
 
 def _trouble(name: str) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 from click.testing import CliRunner
+from sqlalchemy import update
 
 from tests.support.acting import NamedUsers
 from tests.support.api import Program, make_api, make_token
@@ -18,6 +19,8 @@ from warren.cli import root
 from warren.resources.operation import Scope
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
+from warren.sql.models import Registration
+from warren.sql.registry import presence
 
 
 @dataclass(frozen=True)
@@ -139,6 +142,21 @@ def test_the_machine_names_what_is_wrong_first(installation: Installation) -> No
     assert line.index("gone: warehouse-1") < line.index("Schedulers 2 of 2")
     assert "warehouse full" in line
     assert "Paused mail" in line
+
+
+def test_the_machine_says_what_schedulers_say_of_broker_and_database(
+    installation: Installation,
+) -> None:
+    of_schedulers = update(Registration).where(Registration.app == presence.SCHEDULER)
+    told = of_schedulers.values(load='{"ailments": ["unconfirmed", "server"]}')
+    installation.database.write(lambda session: session.execute(told))
+
+    page = installation.admin.get("/").text
+
+    installation.database.write(lambda session: session.execute(of_schedulers.values(load=None)))
+    line = words(page[page.index('class="machine"') : page.index('class="card needs"')])
+    assert "Broker confirms nothing" in line
+    assert "Database replaced server can be written" in line
 
 
 def test_a_reader_of_one_app_sees_nothing_of_others(installation: Installation) -> None:

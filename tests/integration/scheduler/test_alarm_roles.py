@@ -27,6 +27,7 @@ from warren.scheduler.board.folding import rebuild
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import Problem
 from warren.scheduler.timeouts import Timeouts
 from warren.sql.alarms import rate_limit
@@ -898,6 +899,35 @@ class TestHealthIssues:
             "reports: no executor online",
         ]
 
+    def test_a_scheduler_whose_triggers_stay_unconfirmed_is_told_of_once_an_hour(
+        self, watching: "Watching"
+    ) -> None:
+        watching.desk.job()
+        watching.issues = [SelfIssue.UNCONFIRMED, SelfIssue.CANARY]
+        watching.look(after=1.0)
+        watching.look(after=9.0)
+        early = watching.told()
+
+        for _ in range(3):
+            watching.look(after=1.0)
+        within_an_hour = watching.told()
+        watching.look(after=3600.0)
+
+        about = "[warren] reports: scheduler node-1 reports trouble: unconfirmed"
+        assert early == []
+        assert [line.partition(": ")[2] for line in within_an_hour] == [about]
+        assert "\n".join(watching.told()).count(about) == 2
+
+    def test_a_stall_that_passes_within_ten_seconds_is_not_told_of(
+        self, watching: "Watching"
+    ) -> None:
+        watching.desk.job()
+        for issues in ([SelfIssue.UNCONFIRMED], [], [SelfIssue.UNCONFIRMED]):
+            watching.issues = issues
+            watching.look(after=6.0)
+
+        assert watching.told() == []
+
     def test_trouble_of_many_executors_hides_no_absence_and_no_return(
         self, watching: "Watching"
     ) -> None:
@@ -942,8 +972,12 @@ class Watching:
             database=desk.database,
             roster=self.roster,
             defaults=DEFAULTS,
+            node="node-1",
+            issues=lambda: self.issues,
             clock=lambda: self.seconds,
         )
+        #: What is wrong with this scheduler.
+        self.issues: list[SelfIssue] = []
 
     def report(self, *health_issues: HealthIssue, seconds: int, step: int = 6) -> None:
         """Let the executor tell this for so long, and look at it."""

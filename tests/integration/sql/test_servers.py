@@ -11,7 +11,11 @@ from sqlalchemy import func, select, text, update
 from tests.integration.broker.proxy import Proxy
 from tests.support.eventually import eventually
 from tests.support.replicated import Replicated
-from warren.sql.clock import DatabaseClock
+from warren.scheduler.alarms.events import NO_TARGETS
+from warren.scheduler.alarms.watches import EpochWatch
+from warren.scheduler.membership.roster import Roster
+from warren.sql.alarms import incidents
+from warren.sql.clock import DatabaseClock, database_now_ms
 from warren.sql.engine import Database
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
 from warren.sql.errors import DatabaseUnavailable
@@ -183,8 +187,32 @@ def test_an_old_primary_that_comes_back_is_logged_while_the_new_one_is_used(
     database.watch_servers()
 
     told = capsys.readouterr().out
+    name = f"127.0.0.1:{servers.first.port}"
     assert "database_server_refused" in told
-    assert f"127.0.0.1:{servers.first.port}" in told.partition("database_server_refused")[2]
+    assert name in told.partition("database_server_refused")[2]
+    assert database.replaced_servers == (name,)
+
+
+def test_an_old_primary_that_comes_back_opens_one_incident(
+    servers: Replicated, open_database: Open
+) -> None:
+    database = open_database()
+    note(database)
+    fail_over(servers)
+    eventually(partial(can_write, database))
+    servers.first.execute("SET GLOBAL read_only = 0")
+
+    for _ in range(2):  # two schedulers
+        watch = EpochWatch(database=database, roster=Roster(), defaults=NO_TARGETS)
+        watch.run_round(database.read(database_now_ms))
+
+    found = database.read(incidents.listing)
+    assert {(one.rule, one.job_id, one.due_at) for one in found} == {
+        (incidents.DATABASE, 0, database.epoch),
+        (incidents.SERVER, 0, database.epoch),
+    }
+    [about] = [one.expected for one in found if one.rule == incidents.SERVER]
+    assert about == f"127.0.0.1:{servers.first.port}: read-only"
 
 
 def test_who_only_reads_leaves_a_primary_that_has_become_read_only(

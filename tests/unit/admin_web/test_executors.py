@@ -336,6 +336,17 @@ class TestSchedulers:
         assert page.count("the broker does not confirm what it sends to executors") == 1
         assert "declares no executor offline" in page
 
+    def test_a_server_that_was_replaced_and_can_be_written_is_told(
+        self, app: Flask, database: Database, clock: Clock
+    ) -> None:
+        beat(database, clock, presence.SCHEDULER, "node-1", '{"ailments": ["server"]}')
+
+        page = signed_in(app, "viewer").get("/schedulers").text
+
+        assert "a database server that another one has replaced can be written" in page
+        assert "warren check names it" in page
+        assert "declares no executor offline" not in page
+
     def test_broker_away_and_no_scheduler_are_told(self, database: Database, clock: Clock) -> None:
         app = make_app(database, clock, is_broker_up=lambda: False)
 

@@ -301,7 +301,19 @@ class TestHealth:
             "database": True,
             "broker": True,
             "schedulers": True,
+            "ailments": [],
         }
+
+    def test_a_problem_of_a_scheduler_is_named_and_no_reason_to_take_the_console_away(
+        self, visit: Visit, database: Database, clock: Clock
+    ) -> None:
+        load = '{"ailments": ["server"]}'
+        beat(database, clock, presence.ADMIN, presence.SCHEDULER, "node-1", load=load)
+
+        answer = visit.get("/healthz")
+
+        assert answer.status_code == 200
+        assert json.loads(answer.text)["ailments"] == ["server"]
 
     def test_a_console_is_no_scheduler(
         self, visit: Visit, database: Database, clock: Clock

@@ -28,6 +28,7 @@ from warren.scheduler.alarms.events import (
     News,
     Overdue,
     Return,
+    SchedulerUnwell,
     Summary,
     Unhealthy,
     bare,
@@ -73,6 +74,10 @@ MISSED = Missed(
 ABSENCE = Absence(app="reports", seconds=60, jobs=3)
 UNHEALTHY = Unhealthy(
     app="reports", address="reports-7", health_issues=("journal", "disk"), seconds=12
+)
+STALLED = SchedulerUnwell(app="reports", node="node-1", problems=("unconfirmed",), seconds=11)
+OLD_SERVER = SchedulerUnwell(
+    app="reports", node="node-1", problems=("server",), servers=("db1:3306",), seconds=11
 )
 RETURN = Return(app="reports", since=NOON)
 SUMMARY = Summary(
@@ -175,6 +180,16 @@ class TestWords:
                 "reports: executor reports-7 reports trouble: journal, disk",
                 "had trouble for 12 s",
             ),
+            (
+                STALLED,
+                "reports: scheduler node-1 reports trouble: unconfirmed",
+                "- the broker does not confirm what it sends to executors\nUntil then, runs wait",
+            ),
+            (
+                OLD_SERVER,
+                "reports: scheduler node-1 reports trouble: server",
+                "another one has replaced can be written (db1:3306)\nSet that server read-only",
+            ),
             (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 (the latest)"),
             (
                 replace(SUMMARY, count=1),
@@ -196,7 +211,9 @@ class TestWords:
 
 
 class TestKept:
-    @pytest.mark.parametrize("news", [failure(), MISSED, ABSENCE, RETURN, UNHEALTHY, SUMMARY])
+    @pytest.mark.parametrize(
+        "news", [failure(), MISSED, ABSENCE, RETURN, UNHEALTHY, STALLED, SUMMARY]
+    )
     def test_news_comes_back_as_it_was_kept(self, news: News) -> None:
         assert from_text(to_text(news)) == news
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from warren.scheduler.views.process_view import SchedulersView, schedulers_view
+from warren.scheduler.views.process_view import schedulers_view
 from warren.sql.models import Registration
 from warren.sql.registry import presence
 
@@ -53,8 +53,16 @@ LONG_AGO = NOW_MS - 60_000
 def test_what_no_scheduler_can_do_is_what_each_says(
     rows: list[Registration], said: tuple[bool, bool, set[str]]
 ) -> None:
-    are_online, is_stalled, unreachable = said
+    found = schedulers_view(rows, NOW_MS)
 
-    assert schedulers_view(rows, NOW_MS) == SchedulersView(
-        are_online=are_online, is_stalled=is_stalled, unreachable=frozenset(unreachable)
-    )
+    assert (found.are_online, found.is_stalled, found.unreachable) == said
+
+
+def test_a_problem_of_one_of_them_is_told() -> None:
+    rows = [
+        scheduler(ailments=("server",)),
+        scheduler(),
+        scheduler(ailments=("clock",), beat_at=LONG_AGO),
+    ]
+
+    assert schedulers_view(rows, NOW_MS).ailments == {"server"}
