@@ -12,10 +12,12 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
+from zoneinfo import ZoneInfo
 
 from flask import Response, get_template_attribute, jsonify, render_template, request
 from sqlalchemy.orm import Session
@@ -262,6 +264,38 @@ def _question(
     return AddressedQuestion(Boot(source.app, source.address, source.boot_id), build)
 
 
+#: When our executors wrote a line, with the distance of their clock from UTC.
+_WRITTEN = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{3})([+-]\d\d:\d\d)(?= [A-Z]+ )", re.ASCII
+)
+#: A time of day, perhaps with its date and zone, at the beginning of a line.
+_TIME = re.compile(
+    r"\s*\[?(?:\d{4}[-/]\d\d[-/]\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d+)?"
+    r"(?: ?Z| ?UTC| ?[+-]\d\d:?\d\d)?\]?:?\s*",
+    re.ASCII,
+)
+
+
+def in_zone(line: str, zone: str) -> str:
+    """Return a line with the time that our executors put before it in a zone, which is not named.
+
+    Lines that a job wrote by itself, and those of older executors, stay as they are.
+    """
+    found = _WRITTEN.match(line)
+    if found is None:
+        return line
+    try:
+        at = datetime.fromisoformat(found[1] + found[3]).astimezone(ZoneInfo(zone))
+    except (ValueError, OverflowError):
+        return line
+    return f"{at:%Y-%m-%d %H:%M:%S}{found[2]}{line[found.end() :]}"
+
+
+def without_time(line: str) -> str:
+    """Return a line without the time that it begins with, for comparing it with another run's."""
+    return line[found.end() :] if (found := _TIME.match(line)) else line
+
+
 #: CSS classes, separated by spaces, and the text that has them.
 Piece = tuple[str, str]
 _LOOKS = re.compile(r"\x1b\[([0-9;]{0,40})m")
@@ -328,8 +362,10 @@ class _Style:
         return " ".join(names)
 
 
-#: Lines of one JSON answer.
-SCRIPT_LINES = 1_000
+#: Lines of one JSON answer, and of one that begins at the end of a log.
+SCRIPT_LINES, END_LINES = 1_000, 200
+#: Lines at the end of a log, and characters of each, that are compared with another log.
+COMPARED_LINES, COMPARED_LENGTH = 2_000, 500
 #: The most characters to search for.
 MAX_WORDS_LENGTH = 200
 #: A shorter run has one time for all its lines.
@@ -340,6 +376,19 @@ LAST_LINE = 50_000_000
 WAIT_SECONDS = 20.0
 _KEPT = "[only the end of the log was kept; its executor {}]\n"
 _WHY = {ReadStatus.MISSING: "no longer has the rest", ReadStatus.SILENT: "does not answer"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedLog:
+    """The end of a log without times: its text, and the number of its first line.
+
+    `is_there` is False if nobody could be asked; `is_kept`: it is the end that the run's row keeps.
+    """
+
+    text: str
+    from_line: int
+    is_there: bool
+    is_kept: bool
 
 
 class LogPages:
@@ -367,10 +416,10 @@ class LogPages:
             "pages/run_log.html",
             run=run,
             part=part,
-            lines=[pieces(line) for line in part.lines],
+            lines=self._pieces_of(part),
             times=self._times(run, part),
             is_at_end=line is None and opens_at_end,
-            kept=_kept(run, part),
+            kept=self.in_zone(_kept(run, part)),
             now_ms=self._services.now_ms(),
             is_open=run.status in OPEN,
             earlier=earlier if part.from_line > 1 else None,
@@ -378,21 +427,50 @@ class LogPages:
         )
 
     def lines(self, known: Visitor, run_id: int) -> Response:
-        """Return the lines from `from` on as JSON; `state` is HTML."""
+        """Return the lines from `from` on, or with `end` the last ones, as JSON.
+
+        `state` is HTML. `times` are in the viewer's zone, `stamps` the same in epoch milliseconds.
+        """
         run, source = self._find(known, run_id)
-        part = self._reader.read(source, _line("from") or 1, limit=SCRIPT_LINES)
+        line = _line("from")
+        at_end = line is None and "end" in request.args
+        limit = END_LINES if at_end else SCRIPT_LINES
+        part = self._reader.read(source, line or 1, limit=limit, at_end=at_end)
         badge = get_template_attribute("macros/badge.html", "status")
         bar = get_template_attribute("macros/runs.html", "bar")
         return jsonify(
             answer=part.status.value,
             first=part.from_line,
             next=part.next_line,
-            lines=[_for_script(pieces(line)) for line in part.lines],
+            lines=[_for_script(line) for line in self._pieces_of(part)],
             times=self._times(run, part),
+            stamps=_stamps(run, part),
             is_end=part.is_end,
             # Read before the executor was asked: if the run was over then, the log is complete.
             is_open=run.status in OPEN,
             state=str(badge(run.status)) + str(bar(run, self._services.now_ms())),
+        )
+
+    def in_zone(self, lines: Iterable[str]) -> list[str]:
+        """Return lines with the times of our executors in the viewer's zone."""
+        zone = self._local_times.zone()
+        return [in_zone(line, zone) for line in lines]
+
+    def _pieces_of(self, part: LogPart) -> list[list[Piece]]:
+        return [pieces(line) for line in self.in_zone(part.lines)]
+
+    def compared(self, run: DetailedRun) -> ComparedLog:
+        """Return the end of a run's log without times, to compare it with another run's."""
+        source = self._services.database.read(lambda session: log_source(session, run))
+        part = self._reader.read(
+            source, 1, limit=COMPARED_LINES, at_end=True, wait_seconds=WAIT_SECONDS
+        )
+        lines = [shown(line) for line in part.lines] or _kept(run, part)
+        return ComparedLog(
+            text="\n".join(without_time(line)[:COMPARED_LENGTH] for line in lines),
+            from_line=part.from_line,
+            is_there=bool(lines) or part.status in (ReadStatus.LINES, ReadStatus.MISSING),
+            is_kept=bool(lines) and not part.lines,
         )
 
     def search(self, known: Visitor, run_id: int) -> Response:
@@ -420,13 +498,7 @@ class LogPages:
 
     def _times(self, run: DetailedRun, part: LogPart) -> list[str]:
         """Return the time of each line in the viewer's zone; empty if unknown."""
-        ended, began = run.finished_at or 0, run.started_at or 0
-        # Executors store no line times for so short a run, and it needs none.
-        otherwise = ended if began and ended - began < SHORT_MS else 0
-        return [
-            self._local_times.format(at_ms or otherwise)[11:] if at_ms or otherwise else ""
-            for at_ms in part.line_times
-        ]
+        return [self._local_times.clock(at_ms) if at_ms else "" for at_ms in _stamps(run, part)]
 
     def _pieces(self, run: DetailedRun, source: Source) -> Iterator[bytes]:
         line, size = 1, 0
@@ -456,6 +528,14 @@ class LogPages:
             return run, log_source(session, run)
 
         return self._services.database.read(read)
+
+
+def _stamps(run: DetailedRun, part: LogPart) -> list[int]:
+    """Return when each line was written, in epoch milliseconds; 0 = unknown."""
+    ended, began = run.finished_at or 0, run.started_at or 0
+    # Executors store no line times for so short a run, and it needs none.
+    otherwise = ended if began and ended - began < SHORT_MS else 0
+    return [at_ms or otherwise for at_ms in part.line_times]
 
 
 def _line(name: str) -> int | None:

@@ -6,6 +6,7 @@ from warren.admin_web.pages.alarms import AlarmPages, IncidentPages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
 from warren.admin_web.pages.board import BoardPages
+from warren.admin_web.pages.broadcasts import BroadcastPages
 from warren.admin_web.pages.bulk import BulkJobPages, BulkRunPages, BulkWork, job_parts
 from warren.admin_web.pages.calendars import CalendarPages
 from warren.admin_web.pages.clearing import ClearingPages
@@ -42,6 +43,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         AccountPages(services, sign_ins),
         RunPages(services),
         RunErrorPages(services),
+        BroadcastPages(services),
         BulkRunPages(services),
         BulkJobPages(services, job_work),
         PreferencePages(services),

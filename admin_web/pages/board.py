@@ -44,7 +44,7 @@ from warren.scheduler.views.process_view import (
     schedulers_view,
 )
 from warren.sql.board import listing as board
-from warren.sql.board.listing import BoardScope
+from warren.sql.board.listing import BoardScope, OldestRun
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
 from warren.sql.limits import holds, limits
 from warren.sql.listings import dashboard, next_ticks
@@ -75,6 +75,7 @@ class Row:
     again_url: str
     log_url: str
     mute_url: str
+    kill_url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,11 +222,12 @@ class BoardPages:
         place = max(0, request.args.get("from", 0, type=int))
         if page.tab == "trouble":
             keys = {group.error_key for group in shown.groups}
-            page.rows = [
-                self._row(state)
+            states = [
+                state
                 for state in shown.jobs
                 if not (state.trouble in FAILS and state.error_key in keys)
             ]
+            page.rows = self._rows(session, states)
             page.groups = [
                 self._group(session, scope, group.error_key, now_ms) for group in shown.groups
             ]
@@ -236,7 +238,12 @@ class BoardPages:
             rows = board.everyone(session, scope, limit=PAGE + 1, place=place)
             if len(rows) > PAGE:
                 page.more_url = f"{url_for('board.show', tab=page.tab)}&from={place + PAGE}"
-        page.rows = [self._row(job_state(row, now_ms)) for row in rows[:PAGE]]
+        page.rows = self._rows(session, [job_state(row, now_ms) for row in rows[:PAGE]])
+
+    def _rows(self, session: Session, states: Sequence[JobOnBoard]) -> list[Row]:
+        long = [state.id for state in states if state.trouble is Trouble.LONG]
+        running = board.oldest_running(session, long)
+        return [self._row(state, running.get(state.id)) for state in states]
 
     def _group(self, session: Session, scope: BoardScope, key: str, now_ms: int) -> Group:
         jobs = [
@@ -256,8 +263,10 @@ class BoardPages:
             mute_url=_mute_url([job.id for job in jobs]),
         )
 
-    def _row(self, state: JobOnBoard) -> Row:
+    def _row(self, state: JobOnBoard, running: OldestRun | None = None) -> Row:
+        """Return the row of a job; `running` is the run that runs for long, if one does."""
         fails = state.trouble in FAILS
+        log_url = _log_url(state.error_run if fails else state.newest_run)
         return Row(
             state=state,
             strip=strip([_point(mark) for mark in state.strip]),
@@ -268,8 +277,9 @@ class BoardPages:
             took_ms=int(state.took * 1000),
             mute=self._mute(state),
             again_url=_again_url([state.newest_run]) if fails and state.newest_run else "",
-            log_url=_log_url(state.error_run if fails else state.newest_run),
+            log_url=_log_url_of(running) if running else log_url,
             mute_url=_mute_url([state.id]) if state.trouble is not Trouble.FINE else "",
+            kill_url=_kill_url(running) if running else "",
         )
 
     def _mute(self, state: JobOnBoard) -> str:
@@ -426,6 +436,21 @@ def _again_url(run_ids: Sequence[int]) -> str:
 
 def _log_url(run_id: int | None) -> str:
     return url_for("runs.log", run_id=run_id) if run_id else ""
+
+
+def _log_url_of(running: OldestRun) -> str:
+    """Return the page with the log of a run; of a broadcast, with the logs of all shards."""
+    if running.shard_total == 1:
+        return _log_url(running.id)
+    return url_for("broadcasts.show", run_id=running.id)
+
+
+def _kill_url(running: OldestRun) -> str:
+    """Return the page that asks whether to kill a run, or all shards of a broadcast."""
+    if not visitor().may(Right.OPERATE):
+        return ""
+    page = "runs.show" if running.shard_total == 1 else "broadcasts.show"
+    return url_for(page, run_id=running.id, _anchor="kill")
 
 
 def _mute_url(job_ids: Sequence[int]) -> str:

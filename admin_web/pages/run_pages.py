@@ -26,7 +26,8 @@ from warren.admin_web.forms.run_filter import (
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
-from warren.admin_web.run_logs import LogPages, LogReader
+from warren.admin_web.pages.glue import difference
+from warren.admin_web.run_logs import COMPARED_LINES, LogPages, LogReader
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
@@ -208,7 +209,9 @@ class RunPages:
             cause=labels.CAUSE.get(run.kind, ""),
             result=labels.RESULT[run.status],
             returned=result_view(run.result, run.message),
-            tail=shown_text(whole_lines(run.log_tail or "")),
+            tail="\n".join(
+                self._logs.in_zone(shown_text(whole_lines(run.log_tail or "")).split("\n"))
+            ),
             job_url=_job_url(run),
         )
 
@@ -274,6 +277,29 @@ class RunPages:
     @route("/runs/<id:run_id>/log", Right.VIEW)
     def log(self, run_id: int) -> str:
         return self._logs.show(visitor(), run_id)
+
+    @route("/runs/<id:run_id>/log/difference", Right.VIEW)
+    def log_difference(self, run_id: int) -> AnyResponse | str:
+        """Show in what the end of a failed run's log differs from that of the last success."""
+        known = visitor()
+
+        def read(session: Session) -> tuple[DetailedRun, DetailedRun | None]:
+            run = recent.run(session, run_id, known.app_ids)
+            return run, _last_success(session, known, run)
+
+        run, good = self._services.database.read(read)
+        if good is None:
+            return redirect(url_for("runs.log", run_id=run_id), 303)
+        logs = [(one, self._logs.compared(one)) for one in (good, run)]
+        old, new = (log.text for _, log in logs)
+        return render_template(
+            "pages/run_log_difference.html",
+            run=run,
+            good=good,
+            logs=logs,
+            found=difference(old, new),
+            most=COMPARED_LINES,
+        )
 
     @route("/runs/<id:run_id>/log/lines", Right.VIEW)
     def log_lines(self, run_id: int) -> Response:

@@ -228,6 +228,11 @@ class JobContext:
 
 
 def log_line(at: float, level: str, text: object) -> str:
-    """Format a line of a run log: `2026-11-20 10:00:00.123 INFO text`; `at` is in epoch seconds."""
-    stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))
-    return f"{stamp}.{int(at % 1 * 1000):03d} {level} {text}\n"
+    """Format a line of a run log: `2026-11-20 10:00:00.123+01:00 INFO text`.
+
+    `at` is in epoch seconds; the time is the executor's, with its distance from UTC, by which the
+    console shows it in the reader's zone.
+    """
+    local = time.localtime(at)
+    stamp, zone = time.strftime("%Y-%m-%d %H:%M:%S", local), time.strftime("%z", local)
+    return f"{stamp}.{int(at % 1 * 1000):03d}{zone[:3]}:{zone[3:]} {level} {text}\n"

@@ -7,8 +7,9 @@ from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.board.job_states import Trouble
-from warren.sql.models import App, BoardEvent, Job, JobError, JobState, Mute, Outlook
+from warren.sql.models import App, BoardEvent, Job, JobError, JobState, Mute, Outlook, Run
 from warren.sql.rows import Query, fetch, query
+from warren.sql.run_status import RunStatus
 
 #: The troubles of jobs that fail.
 FAILING = (Trouble.FAILING, Trouble.LOST)
@@ -174,6 +175,25 @@ def of_jobs(session: Session, job_ids: Collection[int]) -> dict[int, BoardJob]:
     """Return the states of a few jobs, by id; jobs that have never run are left out."""
     wanted = _jobs(BoardScope()).where(JobState.job_id.in_(sorted(job_ids)))
     return {row.job_id: row for row in fetch(session, BoardJob, wanted)}
+
+
+class OldestRun(NamedTuple):
+    """A run that is running; of a broadcast, `shard_total` is not 1."""
+
+    id: int
+    job_id: int
+    shard_total: int
+
+
+def oldest_running(session: Session, job_ids: Collection[int]) -> dict[int, OldestRun]:
+    """Return the run of each job that started first, of those that are running."""
+    if not job_ids:
+        return {}
+    running = query(OldestRun, Run).where(
+        Run.job_id.in_(sorted(job_ids)), Run.status == RunStatus.RUNNING
+    )
+    newest_first = fetch(session, OldestRun, running.order_by(Run.started_at.desc()))
+    return {run.job_id: run for run in newest_first}
 
 
 def shared_errors(session: Session, scope: BoardScope, *, limit: int) -> list[SharedError]:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from warren.sql.jobs import child_links, flow_links
@@ -10,6 +11,7 @@ from warren.sql.listings import job_search
 from warren.sql.listings.run_messages import lines
 from warren.sql.models import Run
 from warren.sql.rows import Query, fetch, fetch_one
+from warren.sql.run_status import OPEN
 from warren.sql.runs import calls
 from warren.sql.runs.run_rows import DetailedRun
 
@@ -106,8 +108,7 @@ class Relations:
 
 def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None) -> Relations:
     """Return the related runs in the given apps; None = all apps."""
-    key = (of.job_id, of.scheduled_at, of.origin_id)
-    tick = _of_tick(session, key, app_ids, limit=MAX_TICK_RUNS)
+    tick = of_tick(session, of, app_ids)
     head = tick[0].id if tick else of.id
     return Relations(
         tick=tick,
@@ -116,6 +117,25 @@ def relations(session: Session, of: DetailedRun, app_ids: Collection[int] | None
         children=_children(session, of, head, app_ids),
         called=_called(session, of, app_ids),
     )
+
+
+def open_of_tick(session: Session, of: DetailedRun) -> list[int]:
+    """Return the runs of a run's tick that are not over, shard by shard, without a limit."""
+    not_over = select(Run.id).where(
+        Run.job_id == of.job_id,
+        Run.scheduled_at == of.scheduled_at,
+        Run.origin_id == of.origin_id,
+        Run.status.in_(OPEN),
+    )
+    return list(session.execute(not_over.order_by(Run.shard_index, Run.attempt)).scalars())
+
+
+def of_tick(
+    session: Session, of: DetailedRun, app_ids: Collection[int] | None
+) -> list[DetailedRun]:
+    """Return the first MAX_TICK_RUNS runs of a run's tick, in order of shard and attempt."""
+    tick = (of.job_id, of.scheduled_at, of.origin_id)
+    return _of_tick(session, tick, app_ids, limit=MAX_TICK_RUNS)
 
 
 def _reruns(
@@ -167,10 +187,10 @@ def _of_tick(
     session: Session, tick: tuple[int, int, int], app_ids: Collection[int] | None, *, limit: int
 ) -> list[DetailedRun]:
     job_id, scheduled_at, origin_id = tick
-    of_tick = _lines(app_ids).where(
+    runs = _lines(app_ids).where(
         Run.job_id == job_id, Run.scheduled_at == scheduled_at, Run.origin_id == origin_id
     )
-    in_order = of_tick.order_by(Run.shard_index, Run.attempt)
+    in_order = runs.order_by(Run.shard_index, Run.attempt)
     return fetch(session, DetailedRun, in_order.limit(limit))
 
 

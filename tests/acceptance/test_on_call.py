@@ -8,12 +8,19 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.support.browser import page_of
 from tests.support.console import PASSWORD
+from tests.support.fixed_logs import TimedLogs
 from tests.support.outage_console import outage_console
 
 
+@pytest.fixture(scope="module")
+def logs() -> TimedLogs:
+    """The logs of runs, as executors would have them."""
+    return TimedLogs()
+
+
 @pytest.fixture(scope="module", params=[7, 11], ids=["seed 7", "seed 11"])
-def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    with outage_console(PASSWORD, seed=request.param) as found:
+def url(request: pytest.FixtureRequest, logs: TimedLogs) -> Iterator[str]:
+    with outage_console(PASSWORD, seed=request.param, requester=logs) as found:
         yield found
 
 
@@ -68,6 +75,44 @@ def test_the_first_error_is_one_click(home: Page) -> None:
 
     expect(home).to_have_url(re.compile("/log$"))
     expect(home.locator("main")).to_contain_text("password authentication failed")
+
+
+def test_a_broadcast_that_runs_for_long_is_killed_with_two_clicks(home: Page) -> None:
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="purge-caches", exact=True))
+    row.hover()
+    row.get_by_role("link", name="Kill…").click()
+    home.get_by_role("button", name="Kill 3", exact=True).click()
+
+    expect(home.get_by_text("Kill requested. Shards: 3.")).to_be_visible()
+    expect(home.locator(".shards tbody tr", has_text="kill requested")).to_have_count(3)
+
+
+def test_the_logs_of_all_shards_are_one_in_the_order_of_their_times(
+    home: Page, logs: TimedLogs
+) -> None:
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="purge-caches", exact=True))
+    row.hover()
+    row.get_by_role("link", name="Log").click()
+    lines = home.locator("#log .log-line")
+    runs = [
+        int(run or "0")
+        for run in home.locator("tr[data-run]").evaluate_all("all => all.map(e => e.dataset.run)")
+    ]
+    assert len(runs) == 3
+
+    for number, run_id in enumerate(runs):
+        logs.of_run[run_id] = [(10_000 + number, "begin"), (20_000 + number, "end")]
+    late = logs.of_run[runs[1]].pop()
+    expect(lines).to_have_count(5)
+    logs.of_run[runs[1]] += [(15_000, "ValueError: between"), late]
+    expect(lines).to_have_count(7)
+
+    said = lines.evaluate_all(
+        "all => all.map(e => [...e.children].map(c => c.textContent).join(' '))"
+    )
+    assert said[:3] == ["1/3 begin", "2/3 begin", "3/3 begin"]
+    assert said[3:] == ["2/3 ValueError: between", "1/3 end", "2/3 end", "3/3 end"]
+    expect(home.locator("#log .log-line.error")).to_have_text("2/3ValueError: between")
 
 
 def test_the_keys_move_in_the_list_and_ask_before_they_run(home: Page) -> None:

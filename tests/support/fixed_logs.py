@@ -1,4 +1,4 @@
-"""A fake requester for the console: every run's log is the same text."""
+"""Fake requesters for the console: every run's log is the same text, or lines with times."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -31,5 +31,36 @@ class FixedLogs:
             text=self.text,
             is_end=True,
             missing=self.is_missing,
+        )
+        return [chunk]
+
+
+class TimedLogs:
+    """Answers with the lines of each run's log, which are pairs of epoch milliseconds and a text.
+
+    Tests add lines to `of_run` while the console reads.
+    """
+
+    def __init__(self) -> None:
+        self.of_run: dict[int, list[tuple[int, str]]] = {}
+
+    def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
+        """Answer one question."""
+        (_, address, boot_id), build = questions[0]
+        question = cast("ReadLog", build("q", "answer.console"))
+        lines = self.of_run.get(question.run_id, [])
+        first = max(1, len(lines) - question.limit + 1) if question.at_end else question.from_line
+        part = lines[first - 1 : first - 1 + question.limit]
+        last = first + len(part) - 1
+        chunk = LogChunk(
+            question_id="q",
+            address=address,
+            boot_id=boot_id,
+            run_id=question.run_id,
+            from_line=first,
+            to_line=last,
+            text="\n".join(text for _, text in part),
+            is_end=last >= len(lines),
+            times=tuple((first + place, at_ms) for place, (at_ms, _) in enumerate(part)),
         )
         return [chunk]

@@ -6,7 +6,8 @@ Everything happens relative to `now_ms`:
   jobs have recovered; the other 8 fail on with another error.
 - Last night at 02:00 no scheduler was running for 9 minutes, and 8 nightly jobs were skipped.
 - An executor left 20 minutes ago with a run; a limit has been full for 38 minutes; an app is
-  paused; four jobs fail on their own; one became slower all week; one runs beyond its usual time.
+  paused; four jobs fail on their own; one became slower all week; a job and a broadcast to three
+  executors run beyond their usual time.
 """
 
 import json
@@ -84,6 +85,7 @@ class _Job:
     #: Failures, as (from, until, message), in milliseconds before now.
     failed: Sequence[tuple[int, int, str]] = ()
     cron: str = ""
+    shards: int = 1
     columns: dict[str, Any] = field(default_factory=dict)
 
 
@@ -98,9 +100,10 @@ class Outage:
     one_error: frozenset[str]
     recovered: frozenset[str]
     skipped: frozenset[str]
-    #: The run that was lost, and the one that runs beyond its usual time.
+    #: The run that was lost, the one that runs beyond its usual time, and the shards that do.
     lost_run: int
     long_run: int
+    long_shards: Sequence[int]
 
 
 _SUBJECTS = ("orders", "ledger", "stock", "invoices", "reports", "terms", "mails")
@@ -140,6 +143,18 @@ def fill(database: Database, now_ms: int, seed: int = 7) -> Outage:
     return _Filling(database, now_ms, random.Random(seed)).fill()
 
 
+def _purge() -> _Job:
+    """Return a broadcast to the executors of an app."""
+    return _Job(
+        name="purge-caches",
+        app="search",
+        every_ms=HOUR_MS,
+        usual_ms=4 * SECOND_MS,
+        shards=len(EXECUTORS["search"]),
+        columns={"route": "SHARDING_BROADCAST"},
+    )
+
+
 class _Filling:
     def __init__(self, database: Database, now_ms: int, chance: random.Random) -> None:
         self._database = database
@@ -164,7 +179,7 @@ class _Filling:
         skipped = self._skip(nightly)
         for job in (*known, *fine):
             self._add_history(job, skipped.get(job.name))
-        lost, long = self._add_lost(), self._add_long_runs()
+        lost, long, shards = self._add_lost(), self._add_long_runs(), self._add_long_broadcast()
         waiting = self._add_waiting()
         self._store()
         self._database.write(lambda session: self._surroundings(session, [long, *waiting]))
@@ -179,6 +194,7 @@ class _Filling:
             skipped=frozenset(job.name for job in nightly),
             lost_run=self._id_at[lost],
             long_run=self._id_at[long],
+            long_shards=[self._id_at[shard] for shard in shards],
         )
 
     def _app(self, name: str) -> int:
@@ -234,6 +250,7 @@ class _Filling:
                 usual_ms=17 * MINUTE_MS,
                 columns=_limited(),
             ),
+            _purge(),
         ]
 
     def _nightly(self, name: str) -> _Job:
@@ -300,7 +317,9 @@ class _Filling:
                 continue
             message = next((said for since, until, said in job.failed if until < ago <= since), "")
             took = self._took(job, ago)
-            if message:
+            if job.shards > 1:
+                self._broadcast(job, due, RunStatus.SUCCEEDED, took_ms=took, message="purged")
+            elif message:
                 took = min(took, 30_500)
                 self._row(job, due, RunStatus.FAILED, took_ms=took, message=message)
             else:
@@ -309,7 +328,12 @@ class _Filling:
 
     def _is_special(self, job: _Job, back: int) -> bool:
         """Whether a due time is added elsewhere: lost, waiting, or running."""
-        return back < {"copy-customers": 3, "copy-items": 4, "load-orders": 1}.get(job.name, 0)
+        return back < {
+            "copy-customers": 3,
+            "copy-items": 4,
+            "load-orders": 1,
+            "purge-caches": 2,
+        }.get(job.name, 0)
 
     def _took(self, job: _Job, ago: int) -> int:
         near = job.usual_ms * self._chance.uniform(0.8, 1.2)
@@ -368,6 +392,26 @@ class _Filling:
         job = _Job(name="load-orders", app="warehouse", every_ms=DAY_MS, cron="0 0 2 * * ?")
         due = self._now_ms - 38 * MINUTE_MS
         return self._row(job, due, RunStatus.RUNNING, kind=Kind.MANUAL.value, holds=1)
+
+    def _add_long_broadcast(self) -> list[int]:
+        job = _purge()
+        return self._broadcast(job, self._last_due(job) - job.every_ms, RunStatus.RUNNING)
+
+    def _broadcast(self, job: _Job, due: int, status: RunStatus, **facts: Any) -> list[int]:
+        """Add a run for each executor of the job's app."""
+        addresses = enumerate(EXECUTORS[job.app])
+        return [
+            self._row(
+                job,
+                due,
+                status,
+                address=address,
+                shard_index=shard,
+                shard_total=job.shards,
+                **facts,
+            )
+            for shard, address in addresses
+        ]
 
     def _add_waiting(self) -> list[int]:
         job = _Job(name="copy-items", app="warehouse", every_ms=10 * MINUTE_MS)

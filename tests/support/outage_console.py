@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy.orm import Session
 from werkzeug.serving import make_server
@@ -36,17 +37,19 @@ class DatabaseClock(Clock):
 
 
 @contextmanager
-def outage_console(password: str, seed: int = 7) -> Iterator[str]:
-    """Give the address of the console; the user `admin` has the password."""
+def outage_console(password: str, seed: int = 7, **parts: Any) -> Iterator[str]:
+    """Give the address of the console; the user `admin` has the password.
+
+    `parts` replace services of the console.
+    """
     with tempfile.TemporaryDirectory(prefix="warren-outage-") as folder:
         database = Database(f"sqlite:///{Path(folder) / 'warren.db'}")
         migration.upgrade(database)
         fill_with_board(database, seed)
         users = NamedUsers(database, who="the tests")
         users.add("admin", password, role=Role.ADMINISTRATOR, app_names=())
-        server = make_server(
-            "127.0.0.1", 0, make_app(database, DatabaseClock(database)), threaded=True
-        )
+        app = make_app(database, DatabaseClock(database), **parts)
+        server = make_server("127.0.0.1", 0, app, threaded=True)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"

@@ -179,7 +179,7 @@ class Follower {
   }
 }
 
-function row(number, pieces, time) {
+export function row(number, pieces, time) {
   const line = document.createElement("div");
   line.className = "log-line";
   line.id = `L${number}`;

@@ -116,7 +116,7 @@ def test_the_strip_of_a_job_says_its_outcomes_in_words_too(installation: Install
     strips = re.findall(
         r'aria-label="last due times: (\d+) succeeded, (\d+) failed, (\d+) skip', page
     )
-    assert len(strips) == 23
+    assert len(strips) == 24
     assert ("8", "0", "1") in strips
 
 
@@ -177,6 +177,26 @@ def test_a_viewer_sees_no_buttons_that_it_may_not_press(installation: Installati
     assert "data-rerun" not in page
 
 
+def test_what_runs_for_long_leads_to_its_own_log_and_to_killing_it(
+    installation: Installation,
+) -> None:
+    page, outage = installation.admin.get("/").text, installation.outage
+    rows = {
+        job: page[page.index(f'data-row="{outage.jobs[job]}"') :].partition("</li>")[0]
+        for job in ("load-orders", "purge-caches")
+    }
+    [(logged, killed)] = re.findall(
+        r'data-log href="/runs/(\d+)/shards".*data-kill href="/runs/(\d+)/shards#kill"',
+        rows["purge-caches"],
+        re.DOTALL,
+    )
+
+    assert f'data-log href="/runs/{outage.long_run}/log"' in rows["load-orders"]
+    assert f'data-kill href="/runs/{outage.long_run}#kill"' in rows["load-orders"]
+    assert {int(logged), int(killed)} <= set(outage.long_shards)
+    assert "data-kill" not in installation.viewer.get("/").text
+
+
 def program(installation: Installation, owner: str) -> Program:
     token = make_token(installation.database, installation.clock, owner, scopes=[Scope.READ])
     return Program(make_api(installation.database, installation.clock), token)
@@ -188,7 +208,11 @@ def test_the_api_says_the_same_and_only_of_the_tokens_apps(installation: Install
 
     assert (everything["failing"], everything["recovered"], everything["total"]) == (13, 23, 120)
     assert everything["groups"][0]["jobs"] == 8
-    assert {job["job"] for job in searched["jobs"]} == {"index-shard-1", "index-build"}
+    assert {job["job"] for job in searched["jobs"]} == {
+        "index-shard-1",
+        "index-build",
+        "purge-caches",
+    }
     assert "stripe" not in json.dumps(searched)
     sums = [
         sum(quarter["failed"] for quarter in board["quarters"]) for board in (everything, searched)
@@ -205,8 +229,9 @@ def test_jobs_can_be_listed_by_how_they_are_doing(installation: Installation) ->
 
     assert names("failing") == outage.failing
     assert names("recovered") == outage.recovered
-    assert names("trouble") == outage.failing | outage.skipped | {"copy-items", "load-orders"}
-    assert len(names("fine")) == 97
+    others = {"copy-items", "load-orders", "purge-caches"}
+    assert names("trouble") == outage.failing | outage.skipped | others
+    assert len(names("fine")) == 96
 
 
 def test_the_command_line_says_the_sentence_and_its_status_tells_scripts(

@@ -439,7 +439,7 @@ def test_whatever_is_written_lands_in_the_log_in_its_order(harness: SlotHarness)
     finished = harness.run("logs")
 
     lines = harness.log_of(finished.run_id).splitlines()
-    assert [line[24:] if line.startswith("20") else line for line in lines] == [
+    assert [line[30:] if line.startswith("20") else line for line in lines] == [
         "printed",
         "INFO said 1 of 2",
         "INFO 100% without arguments",

@@ -6,7 +6,7 @@ import pytest
 from flask import Flask
 
 from tests.support.console import Clock, Visit, make_app, signed_in
-from tests.support.fixed_logs import FixedLogs
+from tests.support.fixed_logs import FixedLogs, TimedLogs
 from tests.support.stored_rows import Rows
 from warren.sql.engine import Database
 
@@ -116,3 +116,67 @@ class TestWho:
         run_id = run(rows, clock)
 
         assert "Triggered by user</dt>" not in admin.get(f"/runs/{run_id}").text
+
+
+class TestDifference:
+    @pytest.fixture
+    def logs(self) -> TimedLogs:
+        return TimedLogs()
+
+    @pytest.fixture
+    def admin(self, database: Database, clock: Clock, logs: TimedLogs) -> Visit:
+        return signed_in(make_app(database, clock, requester=logs), "admin")
+
+    @pytest.fixture
+    def runs(self, rows: Rows, clock: Clock) -> tuple[int, int]:
+        """A success, and a later failure of the same job."""
+        job_id = rows.job("talker")
+        facts = {"address": "exec-1", "boot_id": "b00t"}
+        good = rows.run(job_id, clock.now - 9_000, status="SUCCEEDED", **facts)
+        tail = "10:00:02 what is kept"
+        return good, rows.run(job_id, clock.now, status="FAILED", log_tail=tail, **facts)
+
+    def test_what_differs_from_the_last_success_is_told_apart_without_the_times(
+        self, admin: Visit, logs: TimedLogs, runs: tuple[int, int]
+    ) -> None:
+        good, bad = runs
+        logs.of_run[good] = [(1, "10:00:00 connecting"), (2, "10:00:01 wrote 3 rows")]
+        logs.of_run[bad] = [(1, "11:00:00 connecting"), (2, "11:00:01 no <answer>")]
+
+        page = admin.get(f"/runs/{bad}/log/difference").text
+
+        lines = re.findall(r'<tr class="(\w+)">.*?<td class="text">([^<]*)</td>', page)
+        assert lines == [
+            ("same", "connecting"),
+            ("out", "wrote 3 rows"),
+            ("in", "no &lt;answer&gt;"),
+        ]
+        assert f'href="/runs/{bad}/log/difference"' in admin.get(f"/runs/{bad}").text
+
+    def test_a_log_that_is_gone_is_compared_by_its_end_that_was_saved_and_the_page_says_so(
+        self, admin: Visit, logs: TimedLogs, runs: tuple[int, int]
+    ) -> None:
+        good, bad = runs
+        logs.of_run[good] = [(1, "10:00:00 connecting")]
+
+        page = admin.get(f"/runs/{bad}/log/difference").text
+
+        assert f"Of the log of run {bad}, only the end is left" in page
+        assert '<td class="text">what is kept</td>' in page
+
+    def test_no_executor_to_ask_is_not_called_an_empty_log(
+        self, app: Flask, runs: tuple[int, int], rows: Rows
+    ) -> None:
+        good, bad = runs
+        rows.set_run(good, address=None)
+
+        page = signed_in(app, "viewer").get(f"/runs/{bad}/log/difference").text
+
+        assert f"The log of run {good} cannot be read now" in page
+
+    def test_a_run_without_a_success_before_it_leads_to_its_log(
+        self, admin: Visit, runs: tuple[int, int]
+    ) -> None:
+        good, _ = runs
+
+        assert admin.get(f"/runs/{good}/log/difference").location == f"/runs/{good}/log"

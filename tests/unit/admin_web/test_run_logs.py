@@ -14,7 +14,9 @@ from warren.admin_web.run_logs import (
     LogReader,
     ReadStatus,
     Source,
+    in_zone,
     pieces,
+    without_time,
 )
 from warren.broker.messages import LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion, Requester
@@ -250,3 +252,37 @@ def test_an_executor_that_cannot_search_is_not_believed(
 )
 def test_a_line_is_told_in_pieces(printed: str, seen: list[tuple[str, str]]) -> None:
     assert pieces(printed) == seen
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("2026-11-20 10:00:00.123+00:00 INFO a", "2026-11-20 11:00:00.123 INFO a"),
+        ("2026-11-20 23:30:00.123-05:00 ERROR a", "2026-11-21 05:30:00.123 ERROR a"),
+        ("2026-11-20 10:00:00.123 INFO of an older executor", None),
+        ("2026-11-20 10:00:00.123+00:00 what a job printed", None),
+        ("2026-99-20 10:00:00.123+00:00 INFO a", None),
+        ("2026-11-20 10:00:00.123+99:00 INFO a", None),
+        ("0001-01-01 00:00:00.123+14:00 INFO a", None),
+        ("nothing of the kind", None),
+    ],
+)
+def test_the_time_that_executors_write_is_shown_in_the_readers_zone(
+    line: str, shown: str | None
+) -> None:
+    assert in_zone(line, "Europe/Berlin") == (line if shown is None else shown)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "2026-11-20 10:00:00.123+01:00 loaded",
+        "2026-11-20T10:00:00Z loaded",
+        "2026/11/20 10:00:00 loaded",
+        "[2026-11-20 10:00:00,123] loaded",
+        "10:00:00 loaded",
+        "loaded",
+    ],
+)
+def test_a_time_at_the_beginning_of_a_line_is_not_compared(line: str) -> None:
+    assert without_time(line) == "loaded"

@@ -736,21 +736,3 @@ def test_a_failed_run_stands_beside_the_last_success_of_its_shard(
     for fact in ("worker-1", "worker-2", "40 s", "late", "the same"):
         assert fact in versus
     assert "Beside the last success" not in admin.get(f"/runs/{good}").text
-
-
-def test_all_open_shards_of_a_broadcast_are_killed_together(
-    admin: Visit, rows: Rows, clock: Clock
-) -> None:
-    job_id = rows.job("nightly")
-    shards = [
-        rows.run(job_id, clock.now, status="RUNNING", shard_index=index, shard_total=3)
-        for index in range(3)
-    ]
-
-    page = admin.get(f"/runs/{shards[0]}").text
-    asked = admin.get("/runs/bulk/ask", query_string={"id": shards, "action": "kill"}).text
-
-    assert "Kill all 3 …" in page
-    for shard in shards:
-        assert f'name="id" value="{shard}"' in page
-    assert "Kill 3 runs?" in asked

@@ -44,7 +44,7 @@ def test_log_writes_a_line_whatever_it_is_given(
     context.log(text, *args)
 
     line = capsys.readouterr().out
-    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} INFO .*\n", line)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}[+-]\d\d:\d\d INFO .*\n", line)
     assert line.endswith(f" INFO {shown}\n")
 
 
@@ -59,7 +59,9 @@ def test_stop_passes_except_exception() -> None:
 
 
 def test_milliseconds_of_a_line_have_three_digits() -> None:
-    assert log_line(1_700_000_000.0049, "ERROR", "x")[19:] == ".004 ERROR x\n"
+    assert re.fullmatch(
+        r"\.004[+-]\d\d:\d\d ERROR x\n", log_line(1_700_000_000.0049, "ERROR", "x")[19:]
+    )
 
 
 def test_context_cannot_be_changed(context: JobContext) -> None:

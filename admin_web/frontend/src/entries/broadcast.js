@@ -1,0 +1,4 @@
+// Loaded on the page of a broadcast.
+import { followShards } from "../shardlogs.js";
+
+followShards();
