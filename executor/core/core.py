@@ -280,6 +280,7 @@ class Startup:
         if not self._clock.learn(welcome.now_ms, asked_at_ms=welcome.heartbeat_sent_at_ms):
             return
         self._roles.heartbeats.welcome()
+        self._roles.readiness.note_welcome(welcome.now_ms)
         self._context.known_epoch.learn(welcome, cluster)
         if not self.was_welcomed:
             self.was_welcomed = True
@@ -571,6 +572,7 @@ class Core:
             message = arrival.message
             if isinstance(message, Welcome):
                 self._startup.welcome(message, arrival.cluster)
+                self._pause_or_resume_inbox()
             elif arrival.is_expired or self._is_closed:
                 continue
             elif isinstance(message, NotWelcome | Refused | Drain):
@@ -583,6 +585,8 @@ class Core:
     def _obey(self, message: NotWelcome | Refused | Drain, cluster: str) -> None:
         if isinstance(message, NotWelcome):
             self._startup.note_reason(message.reason)
+            self._roles.readiness.note_other_boot(self._clock.now_ms())
+            self._pause_or_resume_inbox()
         elif isinstance(message, Refused):
             self._startup.give_up(cluster)
             self._on_refused(message.reason)
@@ -594,13 +598,18 @@ class Core:
         if inbox is None or self._is_closed:
             return
         intake = self._roles.intake
-        told = self._run_states.repeated_id, intake.counts["outdated"]
+        told = self._what_beats_tell()
         intake.receive(arrivals)
-        if told != (self._run_states.repeated_id, intake.counts["outdated"]):
+        if told != self._what_beats_tell():
             self._roles.heartbeats.beat_now()
         self._active_runs.start_ready()
         self._commits.when_durable(partial(inbox.ack, deliveries_of(arrivals)))
         self._pause_or_resume_inbox()
+
+    def _what_beats_tell(self) -> tuple[int, int, bool]:
+        """Return what is worth a heartbeat at once, such as that another boot has the address."""
+        outdated = self._roles.intake.counts["outdated"]
+        return self._run_states.repeated_id, outdated, self._roles.readiness.is_displaced
 
     # -- periodic checks ----------------------------------------------------------------------
 
@@ -725,7 +734,9 @@ class Core:
     @property
     def has_untaken(self) -> bool:
         """Whether triggers may have been delivered that were not looked at."""
-        return self._startup.run_inbox is not None and not self._startup.run_inbox.is_finished
+        inbox = self._startup.run_inbox
+        is_left = self._roles.readiness.is_displaced
+        return inbox is not None and not is_left and not inbox.is_finished
 
     @property
     def has_unconfirmed(self) -> bool:

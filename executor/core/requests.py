@@ -149,6 +149,7 @@ class Intake:
         elif self._is_unprovable(trigger, arrival):
             self._drop(trigger)
         elif trigger.boot_id != self._boot_id:
+            self._readiness.note_other_boot(trigger.routed_at_ms)
             self._return(trigger, "other_boot", Why.OTHER_BOOT(boot=trigger.boot_id))
         elif arrival.is_expired:
             self._return(trigger, "expired", Why.TRIGGER_EXPIRED())

@@ -126,6 +126,28 @@ class Readiness:
         self.is_draining = False
         #: Whether the boot could not be recorded in the journal yet, so that it takes no triggers.
         self.is_unable_to_begin = False
+        self._welcomed_ms = 0
+        #: When (the schedulers' time) another boot was found to have the address; 0 = none has.
+        self._displaced_ms = 0
+
+    @property
+    def is_displaced(self) -> bool:
+        """Whether another boot has the address, so that what comes is left to it.
+
+        Otherwise, an executor that has stood still would return one run after the other.
+        """
+        return self._displaced_ms > 0
+
+    def note_welcome(self, at_ms: int) -> None:
+        """Note that a scheduler knew at this time that this boot has the address."""
+        self._welcomed_ms = max(self._welcomed_ms, at_ms)
+        if at_ms >= self._displaced_ms:
+            self._displaced_ms = 0
+
+    def note_other_boot(self, at_ms: int) -> None:
+        """Note that a scheduler took another boot for the one that has the address."""
+        if at_ms > self._welcomed_ms + CLOCK_SECONDS * 1000:
+            self._displaced_ms = max(self._displaced_ms, at_ms)
 
     @property
     def refusal(self) -> Reason | None:
@@ -135,7 +157,7 @@ class Readiness:
     @property
     def may_take(self) -> bool:
         """Whether triggers may be taken from the broker, even if only to answer them."""
-        return not self._is_journal_failing and not self._outbox.is_full
+        return not (self._is_journal_failing or self._outbox.is_full or self.is_displaced)
 
     @property
     def may_start(self) -> bool:

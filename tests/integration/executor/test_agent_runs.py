@@ -8,7 +8,16 @@ import pytest
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
 from tests.support.fake_scheduler import now_ms
-from warren.broker.messages import Block, Finished, Heartbeat, NotStarted, Outcome, Started, Trigger
+from warren.broker.messages import (
+    Block,
+    Finished,
+    Heartbeat,
+    NotStarted,
+    NotWelcome,
+    Outcome,
+    Started,
+    Trigger,
+)
 from warren.broker.topology import DEAD_QUEUE
 from warren.executor.journal.file import Accepted, Confirmed, Ended, Starting
 from warren.executor.lanes.active_runs import STARTED_SECONDS
@@ -279,6 +288,51 @@ def test_trigger_of_another_boot_never_starts_and_is_answered_in_that_boots_name
     report = case.desk.expect(1, NotStarted)
     assert report.boot_id == "boot-of-old"
     assert case.starts_of(1) == 0
+
+
+class TestDisplaced:
+    """An executor that stood still, or was cut off, finds that another boot has its address."""
+
+    @pytest.fixture
+    def case(self, tmp_path: Path) -> Iterator[AgentCase]:
+        case = AgentCase(tmp_path)
+        case.limits = replace(case.limits, beat_seconds=0.05)
+        case.boot()
+        yield case
+        case.close()
+
+    def beats(self, case: AgentCase, count: int) -> None:
+        """Wait until this many more heartbeats have been sent."""
+        before = len(case.desk.of(Heartbeat))
+        eventually(lambda: len(case.desk.of(Heartbeat)) >= before + count)
+
+    def test_it_leaves_that_ones_runs_in_their_queue(self, case: AgentCase) -> None:
+        case.desk.send_trigger(1, boot_id="boot-of-new", routed_at_ms=now_ms() + 10_000)
+        case.desk.expect(1, NotStarted)
+        case.desk.send_trigger(2, boot_id="boot-of-new", routed_at_ms=now_ms() + 10_000)
+        self.beats(case, 10)
+
+        left = case.desk.reports_on(2, NotStarted)
+
+        assert left == []
+        case.executors[0].stop(hurry=True)
+        assert case.executors[0].join(30)
+        assert len(case.desk.drain_run_queue()) == 1
+
+    def test_it_takes_runs_again_once_it_is_welcome(self, case: AgentCase) -> None:
+        case.skip_seconds(60)
+        boot_id = case.desk.boot_id
+        case.desk.command(NotWelcome(boot_id=boot_id, reason="the other one may be back"))
+        self.beats(case, 10)
+        case.desk.send_trigger(1, boot_id=boot_id)
+        self.beats(case, 10)
+        before = case.executors[0].counts.get("taken")
+
+        case.desk.ahead_ms = 61_000
+        case.desk.forget(boot_id)
+
+        case.desk.expect(1, Finished)
+        assert before is None
 
 
 def test_forged_trigger_is_dead_lettered_and_the_next_good_one_runs(case: AgentCase) -> None:
