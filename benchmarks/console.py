@@ -55,8 +55,13 @@ class Page(NamedTuple):
 
 #: Each request gets other values for {name}, as people open different jobs and runs.
 PAGES = (
-    Page("dashboard", "/"),
-    Page("dashboard, 30 days", "/?range=30"),
+    Page("board", "/"),
+    Page("board, what recovered", "/?tab=recovered"),
+    Page("board, all jobs", "/?tab=all"),
+    Page("runs by day", "/overview"),
+    Page("runs by day, 30 days", "/overview?range=30"),
+    Page("incidents", "/incidents"),
+    Page("queue", "/queue"),
     Page("jobs", "/jobs"),
     Page("jobs, a page from the middle", "/jobs?after=10/job-{job}"),
     Page("jobs of one app, next fire first", "/jobs?app=app-1&order=due"),

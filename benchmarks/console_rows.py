@@ -12,9 +12,13 @@ from sqlalchemy import Index, UniqueConstraint, text
 from sqlalchemy.orm import Session
 
 from tests.support.acting import NamedUsers
+from warren.scheduler.board.due_time import DueTime
+from warren.scheduler.board.history import LENGTH, of, to_text
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
+from warren.sql.instants import HOUR_MS
 from warren.sql.models import Run
+from warren.sql.run_status import RunStatus
 from warren.sql.schema import migration
 
 PASSWORD = "only for measuring"
@@ -162,6 +166,42 @@ FROM xxl_job_registry AS executor JOIN seq_1_to_{load_minutes} AS minute
 WHERE executor.registry_group = 'EXECUTOR'
 """,
 )
+#: One job in FAILING fails, with one of ERRORS errors, and ten times as many have recovered.
+FAILING, ERRORS = 50, 200
+_BOARD = (
+    """
+INSERT INTO warren_job_state (job_id, trouble, failing_since, failing_count, error_key, error_since,
+ error_count, error_text, error_run_id, good_at, newest_at, newest_status, newest_run_id, took_ms,
+ usual_ms, skipped_since, skipped_count, waiting_count, waiting_since, long_since, strip)
+SELECT seq, IF(fails, 1, 9), IF(fails, {now} - 10800000, 0), IF(fails, 3, 0),
+ IF(fails, CONCAT('error-', seq MOD {errors}), ''), IF(fails, {now} - 10800000, 0),
+ IF(fails, 3, 0), IF(fails, 'ConnectionError: the line is bad', ''), IF(fails, seq, 0),
+ {now} - 14400000, {now} - seq MOD 3600 * 1000, IF(fails, 'FAILED', 'SUCCEEDED'), seq, 2000, 2000,
+ 0, 0, 0, 0, 0, IF(fails, '{bad_strip}', '{good_strip}')
+FROM (SELECT seq, seq MOD {failing} = 0 AS fails FROM seq_1_to_{jobs}) AS made
+""",
+    """
+INSERT INTO warren_error (job_id, error_key, text, since_at, last_at, count, run_id)
+SELECT seq, CONCAT('error-', seq MOD {errors}), 'ConnectionError: the line is bad',
+ {now} - 10800000, {now} - 7200000, 3, seq
+FROM seq_1_to_{jobs} WHERE seq MOD ({failing} DIV 10) = 0
+""",
+    """
+INSERT INTO warren_quarter (quarter_at, app_id, succeeded, failed, skipped)
+SELECT ({now} DIV 900000 - quarter.seq) * 900000, app.seq, 900, 9, quarter.seq MOD 3
+FROM seq_1_to_{apps} AS app JOIN seq_0_to_191 AS quarter
+""",
+    """
+INSERT INTO warren_board (id, job_id, jobs_until, quarter_at, quarters_until)
+VALUES (1, {jobs}, {jobs}, {now}, {now})
+""",
+    """
+INSERT INTO warren_event (kind, app_id, subject, since_at, until_at, runs)
+SELECT 'executor', 1 + seq MOD {apps}, CONCAT('exec-', seq), {now} - seq * 600000,
+ {now} - seq * 600000 + 300000, seq
+FROM seq_1_to_{executors}
+""",
+)
 _FAVOURITES = """
 INSERT INTO warren_favourite (user_id, job_id)
 SELECT id, 1 + {apps} * seq FROM xxl_job_user JOIN seq_1_to_{favourites}
@@ -184,12 +224,29 @@ def fill(database: Database, size: Size, now_ms: int, say: Callable[[str], None]
     hourly = {"cron": "* * * ?", "next_tick": f"{now_ms} + (seq * 7919) MOD 3600000"}
     facts = _facts(size, now_ms) | hourly | {"running": RUNNING, "planned": PLANNED}
     _fill(database, size, facts, say)
-    for statement in _AROUND:
+    facts |= {"failing": FAILING, "errors": ERRORS}
+    facts |= {"good_strip": _strip(now_ms, failed=0), "bad_strip": _strip(now_ms, failed=3)}
+    for statement in (*_AROUND, *_BOARD):
         _do(database, statement, facts)
     users = NamedUsers(database, who="bench")
     users.add("admin", PASSWORD, role=Role.ADMINISTRATOR, app_names=())
     users.add("operator", PASSWORD, role=Role.OPERATOR, app_names=("app-1", "app-2"))
     _do(database, _FAVOURITES, facts)
+
+
+def _strip(now_ms: int, *, failed: int) -> str:
+    """Return the last due times of a job, one an hour, of which the last have failed."""
+    runs = [
+        DueTime(
+            at=now_ms - (LENGTH - number) * HOUR_MS,
+            status=RunStatus.FAILED if number >= LENGTH - failed else RunStatus.SUCCEEDED,
+            run_id=number + 1,
+            took_ms=2_000,
+            error="error-1" if number >= LENGTH - failed else "",
+        )
+        for number in range(LENGTH)
+    ]
+    return to_text(of(runs))
 
 
 def fill_at_rest(database: Database, size: Size, now_ms: int, say: Callable[[str], None]) -> None:
