@@ -166,7 +166,7 @@ FROM xxl_job_registry AS executor JOIN seq_1_to_{load_minutes} AS minute
 WHERE executor.registry_group = 'EXECUTOR'
 """,
 )
-#: One job in FAILING fails, with one of ERRORS errors, and ten times as many have recovered.
+#: One job in FAILING fails, with one of ERRORS errors, and as many again have recovered.
 FAILING, ERRORS = 50, 200
 _BOARD = (
     """
@@ -184,7 +184,7 @@ FROM (SELECT seq, seq MOD {failing} = 0 AS fails FROM seq_1_to_{jobs}) AS made
 INSERT INTO warren_error (job_id, error_key, text, since_at, last_at, count, run_id)
 SELECT seq, CONCAT('error-', seq MOD {errors}), 'ConnectionError: the line is bad',
  {now} - 10800000, {now} - 7200000, 3, seq
-FROM seq_1_to_{jobs} WHERE seq MOD ({failing} DIV 10) = 0
+FROM seq_1_to_{jobs} WHERE seq MOD ({failing} DIV 2) = 0
 """,
     """
 INSERT INTO warren_quarter (quarter_at, app_id, succeeded, failed, skipped)

@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.board.job_states import Trouble
@@ -108,8 +108,10 @@ class EventRow(NamedTuple):
 
 
 def counts(session: Session, scope: BoardScope) -> dict[Trouble, int]:
-    """Return how many jobs have each trouble."""
-    numbers = select(JobState.trouble, func.count()).group_by(JobState.trouble)
+    """Return how many jobs have each trouble; those without any, which are most, do not count."""
+    # A range of the index, however many jobs are fine.
+    numbers = select(JobState.trouble, func.count()).where(JobState.trouble < Trouble.NONE)
+    numbers = numbers.group_by(JobState.trouble)
     if conditions := scope.conditions(Job.app_id, JobState.job_id):
         numbers = numbers.join(Job, Job.id == JobState.job_id).where(*conditions)
     return {Trouble(trouble): number for trouble, number in session.execute(numbers)}
@@ -151,24 +153,29 @@ def in_trouble(
     session: Session, scope: BoardScope, *, limit: int, place: int = 0
 ) -> list[BoardJob]:
     """Return jobs in trouble, the worst first; of one trouble, those with the newest error."""
-    wanted = _jobs(scope).where(JobState.trouble != Trouble.NONE)
-    order = (JobState.trouble, JobState.error_since.desc(), JobState.newest_at.desc(), Job.id)
-    return fetch(session, BoardJob, wanted.order_by(*order).limit(limit).offset(place))
+    ids = _ids(scope).where(JobState.trouble < Trouble.NONE)
+    order = (
+        JobState.trouble,
+        JobState.error_since.desc(),
+        JobState.newest_at.desc(),
+        JobState.job_id,
+    )
+    return _in_order(session, ids.order_by(*order).limit(limit).offset(place))
 
 
 def recovered(session: Session, scope: BoardScope, *, since_ms: int, limit: int) -> list[BoardJob]:
     """Return jobs that failed since then and no longer do, those that recovered last first."""
-    ids = select(JobError.job_id).where(JobError.last_at >= since_ms)
-    wanted = _jobs(scope).where(JobState.job_id.in_(ids), JobState.trouble.not_in(FAILING))
-    newest = wanted.order_by(JobState.newest_at.desc(), Job.id)
-    return fetch(session, BoardJob, newest.limit(limit))
+    failed = select(JobError.job_id).distinct().where(JobError.last_at >= since_ms)
+    ids = _ids(scope).where(JobState.job_id.in_(failed), JobState.trouble.not_in(FAILING))
+    newest = ids.order_by(JobState.newest_at.desc(), JobState.job_id)
+    return _in_order(session, newest.limit(limit))
 
 
 def everyone(session: Session, scope: BoardScope, *, limit: int, place: int) -> list[BoardJob]:
-    """Return all jobs, those in trouble first."""
-    order = (JobState.trouble, JobState.newest_at.desc(), Job.id)
-    wanted = _jobs(scope).order_by(*order).limit(limit).offset(place)
-    return fetch(session, BoardJob, wanted)
+    """Return all jobs that have run, those in trouble first, each by its id."""
+    # In the order of the index, as there may be 100,000 of them.
+    ids = _ids(scope).order_by(JobState.trouble, JobState.job_id).limit(limit).offset(place)
+    return _in_order(session, ids)
 
 
 def of_jobs(session: Session, job_ids: Collection[int]) -> dict[int, BoardJob]:
@@ -216,9 +223,9 @@ def with_error(
     session: Session, scope: BoardScope, error_key: str, *, limit: int
 ) -> list[BoardJob]:
     """Return the jobs that fail with an error now, the longest streaks first."""
-    wanted = _jobs(scope).where(JobState.trouble.in_(FAILING), JobState.error_key == error_key)
-    order = (JobState.failing_count.desc(), JobState.error_since, Job.id)
-    return fetch(session, BoardJob, wanted.order_by(*order).limit(limit))
+    ids = _ids(scope).where(JobState.trouble.in_(FAILING), JobState.error_key == error_key)
+    order = (JobState.failing_count.desc(), JobState.error_since, JobState.job_id)
+    return _in_order(session, ids.order_by(*order).limit(limit))
 
 
 def events(session: Session, app_ids: Collection[int] | None, *, since_ms: int) -> list[EventRow]:
@@ -249,6 +256,23 @@ def outlooks(
     if app_ids is not None:
         wanted = wanted.where(Outlook.app_id.in_(sorted(app_ids)))
     return fetch(session, OutlookRow, wanted.order_by(App.name))
+
+
+def _ids(scope: BoardScope) -> Select[int]:
+    """Return a query for the ids of jobs, to be narrowed and ordered.
+
+    The names and strips are read for those alone that are shown.
+    """
+    ids = select(JobState.job_id)
+    if conditions := scope.conditions(Job.app_id, JobState.job_id):
+        ids = ids.join(Job, Job.id == JobState.job_id).where(*conditions)
+    return ids
+
+
+def _in_order(session: Session, ids: Select[int]) -> list[BoardJob]:
+    chosen = list(session.execute(ids).scalars())
+    found = of_jobs(session, chosen) if chosen else {}
+    return [found[id_] for id_ in chosen if id_ in found]
 
 
 def _jobs(scope: BoardScope) -> Query:
