@@ -1,6 +1,6 @@
 """Jobs: how they are named and listed, whether they fire on their schedules, and when."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any
@@ -11,6 +11,7 @@ from warren.resources.cluster import Blocker
 from warren.resources.instant import to_builtins
 from warren.resources.operation import (
     DEFAULT_LIMIT,
+    LARGEST_ID,
     OpenAccess,
     PageQuery,
     Scope,
@@ -270,6 +271,99 @@ class FollowRulesBody(msgspec.Struct, kw_only=True):
     dry_run: bool = False
 
 
+class EditedField(StrEnum):
+    """A field that can be edited in many jobs at once."""
+
+    HANDLER = "handler"
+    PARAM = "param"
+    ROUTE = "route"
+    TIMEOUT = "timeout"
+    RETRIES = "retries"
+    AUTHOR = "author"
+    TAGS = "tags"
+    ALARM_EMAILS = "alarm_emails"
+    ALARM_WEBHOOK = "alarm_webhook"
+
+
+class EditMode(StrEnum):
+    """What becomes of the value before: only a list is added to, or removed from."""
+
+    SET = "set"
+    ADD = "add"
+    REMOVE = "remove"
+
+
+class EditJobsBody(msgspec.Struct, kw_only=True):
+    """Which jobs to edit, and the value that a field of them gets.
+
+    The jobs are `jobs`, as APP/NAME, or those that match the filter, as when listing jobs; `all`
+    without either. A list may be given as one text with commas. `seen` has the `version` of each
+    job that a dry run has answered: then nothing is changed if one has another by now.
+    """
+
+    field: EditedField
+    value: str | int | list[str]
+    mode: EditMode = EditMode.SET
+    jobs: list[str] = []
+    app: Word | None = None
+    q: Word | None = None
+    handler: Word | None = None
+    tag: Word | None = None
+    author: Word | None = None
+    enabled: bool | None = None
+    state: JobsState | None = None
+    everything: bool = msgspec.field(default=False, name="all")
+    seen: dict[str, str] | None = None
+    dry_run: bool = False
+
+
+class EditedJob(msgspec.Struct, kw_only=True, frozen=True):
+    """What an edit changes about a job, a line for each field, and its `version` before.
+
+    It cannot be undone if it replaces a webhook, or a text of more than 2,000 characters.
+    """
+
+    job: str
+    version: str
+    changes: list[str]
+    can_be_undone: bool
+
+
+class EditedJobs(msgspec.Struct, kw_only=True, frozen=True):
+    """The jobs that change, and how many are like that already.
+
+    `edit` undoes it; null = nothing was changed.
+    """
+
+    edit: int | None
+    jobs: list[EditedJob]
+    unchanged: int
+
+
+class UndoEditBody(msgspec.Struct, kw_only=True):
+    """The edit of many jobs to undo."""
+
+    edit: Annotated[int, msgspec.Meta(ge=1, lt=LARGEST_ID)]
+
+
+class LeftJob(msgspec.Struct, kw_only=True, frozen=True):
+    """A job that is not as it was before the edit, and why."""
+
+    job: str
+    message: str
+
+
+class UndoneEdit(msgspec.Struct, kw_only=True, frozen=True):
+    """The jobs that have their values of before again, and those that were left as they are.
+
+    `edit` undoes this in turn; null = nothing was changed.
+    """
+
+    edit: int | None
+    jobs: list[EditedJob]
+    left: list[LeftJob]
+
+
 @operation("GET", "/jobs:find", OpenAccess.ANY_TOKEN, query=NameQuery)
 def find_job(name: str) -> JobName:
     """Find the job that a NAME means; several jobs of that name, or none, are refused."""
@@ -348,3 +442,32 @@ def follow_rules(
     *, jobs: Sequence[str] = (), app: str | None = None, dry_run: bool = False
 ) -> FollowedRules:
     """Have schedules that an earlier version stored follow the newest rules."""
+
+
+@operation("POST", "/jobs:edit", Scope.WRITE, body=EditJobsBody)
+def edit_jobs(
+    field: str,
+    value: str | int | Sequence[str],
+    *,
+    mode: str = EditMode.SET.value,
+    jobs: Sequence[str] = (),
+    app: str | None = None,
+    q: str | None = None,
+    handler: str | None = None,
+    tag: str | None = None,
+    author: str | None = None,
+    enabled: bool | None = None,
+    state: JobsState | None = None,
+    everything: bool = False,
+    seen: Mapping[str, str] | None = None,
+    dry_run: bool = False,
+) -> EditedJobs:
+    """Give one field of up to 500 jobs a value: all of them, or none.
+
+    A dry run answers what would change.
+    """
+
+
+@operation("POST", "/jobs:undo-edit", Scope.WRITE, body=UndoEditBody)
+def undo_edit(edit: int) -> UndoneEdit:
+    """Undo an edit of many jobs, for those that nobody has edited since."""

@@ -357,6 +357,12 @@ class Code(Sentence):
     )
     WANTED_ADDRESS = "expected address to be a registered executor of app %(app)s, got: %(got)r"
     JOB_CHANGED = "job %(job)s has been changed in the meantime", ProblemKind.CONFLICT
+    IN_JOB = "job %(job)s: %(why)s"
+    EDIT_TOO_MANY = "expected up to %(most)s jobs at once, got: more"
+    EDIT_OF_NO_LIST = "expected mode to be set, as %(what)s is no list, got: %(got)s"
+    EDIT_TEXT = "expected %(what)s to be a text, got: a list"
+    EDIT_NOT_KEPT = "what %(what)s of job %(job)s was before is not kept", ProblemKind.CONFLICT
+    NO_EDIT = "no edit of many jobs with id %(id)s", ProblemKind.UNKNOWN
     NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
     NO_JOB_NAMED = "no job named %(name)r", ProblemKind.UNKNOWN
     NO_JOB_NAMED_NEAR = "no job named %(name)r, did you mean %(near)r?", ProblemKind.UNKNOWN

@@ -16,6 +16,7 @@ from warren.admin_web.pages.find import FindPages
 from warren.admin_web.pages.glue import GluePages
 from warren.admin_web.pages.history import AuditPages, JobHistoryPages
 from warren.admin_web.pages.job_actions import JobActions
+from warren.admin_web.pages.job_edits import JobEditPages
 from warren.admin_web.pages.job_form import JobFormPages
 from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
@@ -40,6 +41,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         JobPages(services),
         JobFormPages(services),
         JobActions(services, job_work),
+        JobEditPages(services),
         AccountPages(services, sign_ins),
         RunPages(services),
         RunErrorPages(services),

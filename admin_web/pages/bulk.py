@@ -307,7 +307,7 @@ class BulkJobPages:
 
         The filter is in the URL, so a sign-in on the way leads back to it.
         """
-        chosen = _chosen(self._services)
+        chosen = chosen_jobs(self._services)
         if not chosen.job_ids:
             flash(gettext("No matching jobs."), "error")
             return redirect(list_url("jobs.index"), 303)
@@ -325,7 +325,7 @@ class BulkJobPages:
         """Start the work, unless this form was already sent."""
         known, key = visitor(), sent_key()
         if self._work.find(key, known.user_id) is None:
-            chosen, action = _chosen(self._services), sent_action(JOB_ACTIONS)
+            chosen, action = chosen_jobs(self._services), sent_action(JOB_ACTIONS)
             if len(chosen.job_ids) > sent_number("count"):
                 flash(gettext("More jobs match now. Please check again."), "error")
                 return ask_about_all(action)
@@ -393,7 +393,8 @@ def ask_about_all(action: BulkAction) -> Response:
     return redirect(url_for("bulk_jobs.ask", action=action, filter=sent_filter()), 303)
 
 
-def _chosen(services: ConsoleServices) -> ChosenJobs:
+def chosen_jobs(services: ConsoleServices) -> ChosenJobs:
+    """Return the jobs that match the filter of the form."""
     known, form = visitor(), JobFilterForm(read_query(sent_filter()))
     apps = services.database.read(lambda session: list(ids_by_name(session, known.app_ids)))
     form.set_choices(apps)

@@ -196,7 +196,7 @@ def read_settings(spec: JobSpec, *, may_see_secrets: bool) -> list[Setting]:
     settings = [
         Setting(
             str(form[name].label.text),
-            _shown(field, getattr(spec, field.name), may_see_secrets=may_see_secrets),
+            shown_setting(field, getattr(spec, field.name), may_see_secrets=may_see_secrets),
             _look(field),
         )
         for name, field in FORM_FIELDS.items()
@@ -237,7 +237,8 @@ def _is_unused(field: Field, spec: JobSpec) -> bool:
     return field.kind.group == "catch_up" and spec.misfire != MisfirePolicy.CATCH_UP
 
 
-def _shown(field: Field, value: Any, *, may_see_secrets: bool) -> str:
+def shown_setting(field: Field, value: Any, *, may_see_secrets: bool) -> str:
+    """Return the value of a job's field in words; empty for none."""
     kind = field.kind
     if isinstance(kind, Number):
         return str(value or "")

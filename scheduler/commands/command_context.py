@@ -33,6 +33,8 @@ class Action(StrEnum):
     JOB_STOP = "job.stop"
     JOB_DELETE = "job.delete"
     JOB_TRIGGER = "job.trigger"
+    JOB_EDIT_MANY = "job.edit_many"
+    JOB_UNDO_EDIT = "job.undo_edit"
     JOB_MUTE = "job.mute"
     JOB_UNMUTE = "job.unmute"
     RUN_MOVE = "run.move"

@@ -12,6 +12,7 @@ from warren.scheduler.commands.bulk_commands import (
 from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.cluster_commands import AppCommands, ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
+from warren.scheduler.commands.field_edits import FieldEditCommands
 from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.commands.limit_commands import LimitCommands
@@ -26,7 +27,7 @@ class Commands:
     """The commands of one actor, grouped by what they act on.
 
     Each command checks a right, takes ids, refuses with `Problem` or `Refused`, and writes an audit
-    log entry in its own transaction. A request needs one group of seventeen, so each is created on
+    log entry in its own transaction. A request needs one group of eighteen, so each is created on
     first use.
     """
 
@@ -38,6 +39,7 @@ class Commands:
     calendars = cached_property(lambda self: CalendarCommands(self.context))
     clearing = cached_property(lambda self: ClearingCommands(self.context))
     cluster = cached_property(lambda self: ClusterCommands(self.context))
+    field_edits = cached_property(lambda self: FieldEditCommands(self.context))
     incidents = cached_property(lambda self: IncidentCommands(self.context))
     job_files = cached_property(lambda self: JobFileCommands(self.context))
     jobs = cached_property(lambda self: JobCommands(self.context))

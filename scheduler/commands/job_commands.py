@@ -70,7 +70,7 @@ class JobCommands:
         def unit(session: Session) -> int:
             child_links.lock(session)
             app_id = self._app_id(session, spec.app)
-            self._check(session, spec, app_id, None)
+            self.check(session, spec, app_id, None)
             now_ms = self._context.now_ms()
             new = self._new_jobs.prepare(session, spec, now_ms)
             [job_id] = self._new_jobs.insert(session, [(app_id, new)], now_ms)
@@ -102,7 +102,7 @@ class JobCommands:
             job, stored, _ = self.read(session, job_id, lock=True)
             _check_seen(stored, seen)
             wanted = replace(spec, app=stored.app, enabled=enabled)
-            self._check(session, wanted, job.app_id, job)
+            self.check(session, wanted, job.app_id, job)
             now_ms = self._context.now_ms()
             old_name = job.name
             edit = self._changes.edit(session, job, wanted, now_ms)
@@ -122,7 +122,7 @@ class JobCommands:
         def unit(session: Session) -> None:
             own = self._context.job(session, job_id) if job_id else None
             known = apps.ids_by_name(session, self._context.actor.app_ids)
-            self._check(session, spec, own.app_id if own else known.get(spec.app, 0), own)
+            self.check(session, spec, own.app_id if own else known.get(spec.app, 0), own)
 
         return found(lambda: self._context.database.read(unit))
 
@@ -283,19 +283,38 @@ class JobCommands:
 
         """
         job = self._context.job(session, job_id, lock=lock)
-        app = self._app(session, job).name
-        children = child_links.children_of(session, job.id)
-        jobs = job_names.by_ids(session, children)
+        [(spec, hidden)] = self._specs(session, [job])
+        return job, spec, hidden
+
+    def read_many(self, session: Session, job_ids: Sequence[int]) -> dict[int, tuple[Job, JobSpec]]:
+        """Return jobs with their specs by id, without those that the actor may not see."""
+        jobs = [
+            job
+            for job in job_rows.by_ids(session, job_ids).values()
+            if self._context.actor.knows_job(job.app_id, job.id)
+        ]
+        job_rows.read_sources(session, jobs)
+        specs = self._specs(session, jobs)
+        return {job.id: (job, spec) for job, (spec, _) in zip(jobs, specs, strict=True)}
+
+    def _specs(
+        self, session: Session, jobs: Sequence[Job]
+    ) -> list[tuple[JobSpec, tuple[str, ...]]]:
+        """Return the specs of jobs, and the names of their children that the actor may not see."""
+        children = child_links.children(session, [job.id for job in jobs])
+        named = job_names.by_ids(session, {child for ids in children.values() for child in ids})
         own = apps.ids_by_name(session, self._context.actor.app_ids)
-        seen: list[str] = []
-        hidden: list[str] = []
-        for child in children:
-            if named := jobs.get(child):
-                app_id = own.get(named.app)
-                is_seen = app_id is not None and self._context.actor.knows_job(app_id, child)
+        specs = []
+        for job in jobs:
+            seen: list[str] = []
+            hidden: list[str] = []
+            for child in (named[id_] for id_ in children.get(job.id, ()) if id_ in named):
+                app_id = own.get(child.app)
+                is_seen = app_id is not None and self._context.actor.knows_job(app_id, child.id)
                 listed = seen if is_seen else hidden
-                listed.append(f"{named.app}/{named.name}")
-        return job, job_spec(job, app, seen), tuple(hidden)
+                listed.append(f"{child.app}/{child.name}")
+            specs.append((job_spec(job, self._app(session, job).name, seen), tuple(hidden)))
+        return specs
 
     def _switch(self, job_id: int, action: Action, act: Callable[[Session, Job, int], T]) -> T:
         """Act on a job, and note it if `act` returns something true."""
@@ -308,7 +327,13 @@ class JobCommands:
 
         return self._context.write(Right.OPERATE, unit)
 
-    def _check(self, session: Session, spec: JobSpec, app_id: int, own: Job | None) -> None:
+    def check(self, session: Session, spec: JobSpec, app_id: int, own: Job | None) -> None:
+        """Refuse a job that is invalid; `own` is the one that it replaces.
+
+        Raises:
+            Refused: with all that is wrong.
+
+        """
         problems = rules.problems(
             spec, now_ms=self._context.now_ms(), added_routes=self._context.added_routes
         )

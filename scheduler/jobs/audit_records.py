@@ -105,6 +105,14 @@ def is_cut(stored: str) -> bool:
     return len(stored) > MAX_VALUE_LENGTH and stored.endswith(CUT_MARK)
 
 
+def is_kept(job: Job, field: Field) -> bool:
+    """Whether the audit log would store what a job has in a field: all of it, and no secret."""
+    stored = getattr(job, field.column)
+    if field.kind.is_secret:
+        return not stored
+    return not isinstance(stored, str) or len(stored) <= MAX_VALUE_LENGTH
+
+
 def _script(session: Session, job: Job) -> dict[str, object]:
     """Return the record of a job's script: its language, version and source hash."""
     if job.script_version is None or not job.has_script:

@@ -93,7 +93,7 @@ def past_spec(
     missing = []
     for setting in WRITTEN:
         stored = _stored(record, setting.name)
-        if _is_missing(setting.name, stored):
+        if is_missing(setting.name, stored):
             missing.append(setting.name)
             stored = None
             if present is not None:
@@ -123,7 +123,8 @@ def _stored(record: Record, name: str) -> Any:
     )
 
 
-def _is_missing(name: str, stored: Any) -> bool:
+def is_missing(name: str, stored: Any) -> bool:
+    """Whether a record has a field, but not its value: it is secret, or was cut."""
     is_secret = any(FIELD_OF[column].name == name for column in SECRETS if column in FIELD_OF)
     if is_secret:
         return bool(stored == HIDDEN)

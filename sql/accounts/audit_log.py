@@ -1,11 +1,11 @@
 """The audit log: who did what, when and from where; entries are never changed."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, insert, or_, select
+from sqlalchemy import and_, func, insert, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
@@ -48,6 +48,17 @@ def add_many(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
         session.connection().execute(_INSERT, rows)
 
 
+def add_after(session: Session, row: Mapping[str, Any]) -> int:
+    """Add an entry, given by its attributes, after all others of this transaction; return its id.
+
+    The others are sent first, so that their ids are lower.
+    """
+    session.flush()
+    added = session.connection().execute(_INSERT, row).inserted_primary_key
+    assert added is not None
+    return int(added[0])
+
+
 def trigger_of(session: Session, job_id: int, run_id: int, at_ms: int) -> str | None:
     """Return who triggered a run of a job at an instant; None if there is no entry.
 
@@ -84,6 +95,34 @@ def of_job(
             select(AuditEntry).where(AuditEntry.id.in_(part)).order_by(AuditEntry.id.desc())
         ).scalars()
     ]
+
+
+def of_actions(session: Session, entry_id: int, actions: Sequence[str]) -> AuditEntry | None:
+    """Return an entry if it is about one of these actions."""
+    entry = session.get(AuditEntry, entry_id)
+    return entry if entry is not None and entry.action in actions else None
+
+
+def newest_of_jobs(
+    session: Session, job_ids: Iterable[int], actions: Sequence[str]
+) -> dict[int, AuditEntry]:
+    """Return the newest entry of each job about one of these actions, by job."""
+    newest = (
+        select(func.max(AuditEntry.id))
+        .where(AuditEntry.action.in_(actions))
+        .group_by(AuditEntry.object_id)
+    )
+    return {
+        entry.object_id: entry
+        for chunk in chunks(job_ids)
+        for entry in session.execute(
+            select(AuditEntry).where(
+                AuditEntry.id.in_(
+                    session.execute(newest.where(AuditEntry.object_id.in_(chunk))).scalars().all()
+                )
+            )
+        ).scalars()
+    }
 
 
 def is_app_deleted_since(session: Session, app: str, entry: AuditEntry) -> bool:

@@ -516,3 +516,29 @@ def test_jobs_from_a_crontab_say_how_to_add_their_app(desk: Desk) -> None:
 
     assert printed.splitlines()[0].endswith("if there is none yet: warren apps add fresh")
     assert "unknown app 'fresh'" in desk.refused("jobs", "apply", desk.file(printed))
+
+
+def test_a_field_of_many_jobs_is_shown_changed_and_changed_back(applied: Desk) -> None:
+    dry = applied.warren("jobs", "edit", "timeout", "600", "--app", "reports", "--dry-run")
+    done = applied.warren("jobs", "edit", "timeout", "600", "nightly", "often", "--yes")
+    edit_id = done.stdout.split()[-1]
+    applied.warren("jobs", "edit", "author", "ann", "often", "--yes")
+    undone = applied.warren("jobs", "undo-edit", edit_id)
+    both = applied.refused("jobs", "edit", "timeout", "1", "often", "--all", status=2)
+
+    assert "~ reports/nightly\n    timeout: 0 -> 600\n" in dry.stdout
+    assert "3 to change, 0 unchanged" in dry.stdout
+    assert f"2 changed; to undo it: warren jobs undo-edit {edit_id}" in done.stdout
+    assert "1 as before, 1 left" in undone.stdout
+    assert "reports/often stays as it is" in undone.stderr
+    assert both.startswith("expected NAMEs or a filter, got both")
+    shown = {job["name"]: job["timeout"] for job in applied.listed("jobs", "list", "--json")}
+    assert shown == {"manual": 0, "nightly": 0, "often": 600}
+
+
+def test_an_edit_of_many_jobs_says_every_fault_and_changes_nothing(applied: Desk) -> None:
+    refused = applied.refused("jobs", "edit", "timeout", "99999999", "--all", "--yes")
+    unknown = applied.refused("jobs", "edit", "timeout", "1", "gone", "--yes")
+
+    assert "expected timeout to be" in refused
+    assert "no job named 'gone'" in unknown

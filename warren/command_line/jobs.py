@@ -28,7 +28,15 @@ from warren.jobfile.sources import read_sources, read_values
 from warren.resources.board import mute_job, unmute_job
 from warren.resources.instant import END_OF_TIME, Instant, iso, to_builtins
 from warren.resources.job_files import JOB_FILE_BYTES, ValuesGiven
-from warren.resources.jobs import JobOverview, NextTime, OldRuleJob, ShownJob
+from warren.resources.jobs import (
+    EditedField,
+    EditedJobs,
+    EditMode,
+    JobOverview,
+    NextTime,
+    OldRuleJob,
+    ShownJob,
+)
 from warren.resources.runs import EndedRun
 from warren.scheduler.jobs.places import words_of
 from warren.settings.settings import Settings, with_api
@@ -420,6 +428,112 @@ def _some(times: Sequence[datetime], zone: ZoneInfo) -> str:
     shown = [shown_time(at, zone) for at in times[:_SHOWN_TIMES]]
     more = len(times) - len(shown)
     return ", ".join([*shown, *([f"{more} more"] if more else ())])
+
+
+@jobs.command(
+    epilog=examples(
+        "warren jobs edit timeout 600 --app reports --tag nightly --dry-run",
+        "warren jobs edit tags nightly --mode add load-orders load-items --yes",
+        "warren jobs edit author ann --author bob",
+    ),
+)
+@click.argument("field", type=click.Choice([field.value for field in EditedField]))
+@click.argument("value")
+@click.argument("names", metavar="[NAME]…", nargs=-1)
+@click.option(
+    "--mode",
+    type=click.Choice([mode.value for mode in EditMode]),
+    default=EditMode.SET.value,
+    show_default=True,
+    help="Set the field, or add to a list or remove from it.",
+)
+@click.option("--app", help="Only the jobs of this app.")
+@click.option("--q", metavar="PART", help="Only jobs with this in their names.")
+@click.option("--handler", metavar="PART", help="Only jobs with this in their handlers.")
+@click.option("--tag", help="Only jobs with this tag.")
+@click.option("--author", metavar="PART", help="Only jobs with this in their authors.")
+@click.option("--all", "everything", is_flag=True, help="All jobs.")
+@click.option("--dry-run", is_flag=True, help="Show what would change, without changing it.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@as_json
+@takes_settings("database_url", "timezone")
+def edit(
+    settings: Settings,
+    *,
+    field: str,
+    value: str,
+    names: tuple[str, ...],
+    mode: str,
+    app: str | None,
+    everything: bool,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **filters: Any,
+) -> int:
+    """Give one field of many jobs a value: of the NAMEs, or of those that match the filter.
+
+    It first lists what changes. Either all of it is changed, or nothing; `warren jobs undo-edit`
+    undoes it.
+    """
+    with connect(settings) as client:
+        if names:
+            if everything or any(filters.values()):
+                raise click.UsageError("expected NAMEs or a filter, got both")
+            chosen = [job for _, job in _found(client, _in_app(names, app))]
+            ahead = client.edit_jobs(field, value, mode=mode, jobs=chosen, dry_run=True)
+        else:
+            ahead = client.edit_jobs(
+                field, value, mode=mode, app=app, everything=everything, dry_run=True, **filters
+            )
+        _print_edit(ahead, as_json=as_json)
+        if dry_run or not ahead.jobs:
+            return 0
+        if not yes and not click.confirm("Change them?", default=False, err=True):
+            return 1
+        seen = {job.job: job.version for job in ahead.jobs}
+        done = client.edit_jobs(field, value, mode=mode, jobs=list(seen), seen=seen)
+    if as_json:
+        print_json({"edit": done.edit, "changed": len(done.jobs)})
+    else:
+        print_line(f"{len(done.jobs)} changed; to undo it: warren jobs undo-edit {done.edit}")
+    return 0
+
+
+def _print_edit(edit: EditedJobs, *, as_json: bool) -> None:
+    for job in edit.jobs:
+        if as_json:
+            print_struct(job)
+            continue
+        print_line(f"~ {job.job}", "~")
+        for words in job.changes:
+            print_line(f"    {words}")
+    if as_json:
+        return
+    print_line(f"{len(edit.jobs)} to change, {edit.unchanged} unchanged")
+    if lasting := sum(not job.can_be_undone for job in edit.jobs):
+        warn(f"{lasting} of them cannot be undone: what it replaces is not kept")
+
+
+@jobs.command("undo-edit", epilog=examples("warren jobs undo-edit 4711"))
+@click.argument("edit_id", metavar="ID", type=click.IntRange(1))
+@as_json
+@takes_settings("database_url", "timezone")
+def undo_edit(settings: Settings, edit_id: int, *, as_json: bool) -> int:
+    """Undo an edit of many jobs. Jobs that were edited since are named, and stay as they are."""
+    with connect(settings) as client:
+        undone = client.undo_edit(edit_id)
+    if as_json:
+        print_struct(undone)
+        return 0
+    for job in undone.jobs:
+        print_line(f"~ {job.job}", "~")
+        for words in job.changes:
+            print_line(f"    {words}")
+    for left in undone.left:
+        warn(f"{left.job} stays as it is: {left.message}")
+    print_line(f"{len(undone.jobs)} as before, {len(undone.left)} left")
+    return 0
 
 
 @jobs.command(epilog=examples("warren jobs start nightly-report mails/hourly"))

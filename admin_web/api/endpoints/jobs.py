@@ -24,7 +24,12 @@ from warren.admin_web.api.job_bodies import (
     without_replaced,
 )
 from warren.admin_web.api.paging import page, place_of
-from warren.admin_web.api.problem_answers import PreconditionFailed, Refusal, at_parameter
+from warren.admin_web.api.problem_answers import (
+    PreconditionFailed,
+    Refusal,
+    at_parameter,
+    at_pointer,
+)
 from warren.admin_web.services import ApiServices
 from warren.resources import jobs as operations
 from warren.resources.cluster import Blocker
@@ -34,10 +39,13 @@ from warren.resources.jobs import (
     CHANGE_HEADERS,
     JOB,
     READ_HEADERS,
+    EditedJob,
+    EditedJobs,
     FollowedRules,
     JobName,
     JobOverview,
     JobState,
+    LeftJob,
     NextAnswer,
     NextTime,
     OldRuleJob,
@@ -45,9 +53,11 @@ from warren.resources.jobs import (
     ScriptVersion,
     ShownJob,
     Switched,
+    UndoneEdit,
 )
 from warren.resources.operation import JSON, MERGE_PATCH, Scope, page_type
 from warren.scheduler.app_names import Resolver, nearest_name
+from warren.scheduler.commands.field_edits import MAX_EDITED, Edited, FieldEdit, JobEdit
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
@@ -256,6 +266,52 @@ class JobSwitchEndpoints:
             moved=moved,
         )
 
+    @serves(operations.edit_jobs)
+    def edit(self, call: Call) -> EditedJobs:
+        body, commands = call.body, self._services.commands(call.actor).field_edits
+        edit = FieldEdit.read(body.field, body.value, body.mode)
+        job_ids = self._to_edit(call)
+        if body.dry_run:
+            return edited_jobs(Edited(0, commands.preview(job_ids, edit)))
+        seen = None
+        if body.seen is not None:
+            ids = Resolver(self._services.database, call.actor.app_ids)
+            seen = {ids.job(name): version for name, version in body.seen.items()}
+        return edited_jobs(commands.apply(job_ids, edit, seen=seen))
+
+    @serves(operations.undo_edit)
+    def undo_edit(self, call: Call) -> UndoneEdit:
+        undone = self._services.commands(call.actor).field_edits.undo(call.body.edit)
+        return UndoneEdit(
+            edit=undone.id or None,
+            jobs=[edited_job(each) for each in undone.jobs],
+            left=[LeftJob(job=name, message=str(why)) for name, why in undone.left],
+        )
+
+    def _to_edit(self, call: Call) -> Sequence[int]:
+        body, state = call.body, call.body.state
+        if body.jobs:
+            ids = Resolver(self._services.database, call.actor.app_ids)
+            return [*dict.fromkeys(ids.job(name) for name in body.jobs)]
+        asked = (body.app, body.q, body.handler, body.tag, body.author, body.enabled, state)
+        if all(each is None for each in asked) and not body.everything:
+            raise at_pointer("", "expected jobs, a filter, or all")
+        wanted = JobFilter(
+            app_ids=asked_app_ids(self._services, call, body.app),
+            job_ids=call.actor.job_ids,
+            name=body.q,
+            handler=body.handler,
+            tag=body.tag,
+            author=body.author,
+            is_enabled=body.enabled,
+            among=None
+            if state is None
+            else is_in_state(jobs_state(state, self._services.now_ms())),
+        )
+        return self._services.database.read(
+            lambda session: job_search.ids(session, wanted, most=MAX_EDITED + 1)
+        )
+
     @serves(operations.next_times)
     def next(self, call: Call, app: str, name: str) -> NextAnswer:
         query, now_ms, zone = call.query, self._services.now_ms(), self._services.timezone
@@ -277,6 +333,22 @@ class JobSwitchEndpoints:
             timezone=facts.timezone,
             times=times,
         )
+
+
+def edited_jobs(edited: Edited) -> EditedJobs:
+    changing = [edited_job(each) for each in edited.jobs if each.words]
+    return EditedJobs(
+        edit=edited.id or None, jobs=changing, unchanged=len(edited.jobs) - len(changing)
+    )
+
+
+def edited_job(edit: JobEdit) -> EditedJob:
+    return EditedJob(
+        job=edit.name,
+        version=edit.version,
+        changes=[*edit.words],
+        can_be_undone=edit.can_be_undone,
+    )
 
 
 def _time(fate: Fate) -> NextTime:

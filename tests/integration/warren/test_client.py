@@ -157,6 +157,18 @@ def test_a_job_is_started_stopped_and_deleted_with_what_that_cancels(client: Cli
     assert client.follow_rules(dry_run=True).moved is None
 
 
+def test_a_field_of_jobs_is_edited_and_undone(client: Client) -> None:
+    client.apply("jobs: [{name: weekly, app: reports, handler: h}]")
+
+    ahead = client.edit_jobs("tags", ["a", "b"], jobs=["reports/weekly"], dry_run=True)
+    done = client.edit_jobs("tags", "c", mode="add", app="reports", q="weekly")
+    undone = client.undo_edit(done.edit or 0)
+
+    assert (ahead.edit, [job.changes for job in ahead.jobs]) == (None, [["tags: '' -> 'a,b'"]])
+    assert [job.job for job in undone.jobs] == ["reports/weekly"]
+    assert client.job_overview("reports/weekly").fields["tags"] == []
+
+
 def test_jobs_are_listed_exported_and_checked_with_all_their_fields(client: Client) -> None:
     client.apply(
         "jobs: [{name: weekly, app: reports, handler: h, alarm: {webhook: 'https://a/b'}}]"

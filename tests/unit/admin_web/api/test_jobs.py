@@ -632,3 +632,62 @@ def test_a_retry_that_makes_no_sense_is_refused_where_it_is(
     assert answer.status_code == 422
     [error] = answer.get_json()["errors"]
     assert (error["pointer"], error["detail"]) == (pointer, words)
+
+
+class TestEditOfMany:
+    def test_a_filter_is_previewed_then_edited_then_undone(
+        self, admin: Program, rows: Rows
+    ) -> None:
+        for name in ("load-a", "load-b", "other"):
+            rows.job(name)
+        asked = {"field": "timeout", "value": 600, "q": "load"}
+
+        ahead = admin.post("/jobs:edit", asked | {"dry_run": True}).get_json()
+        seen = {job["job"]: job["version"] for job in ahead["jobs"]}
+        done = admin.post("/jobs:edit", asked | {"seen": seen}).get_json()
+        stale = admin.post("/jobs:edit", asked | {"value": 5, "seen": seen})
+        undone = admin.post("/jobs:undo-edit", {"edit": done["edit"]}).get_json()
+
+        assert ahead["edit"] is None
+        assert [job["changes"] for job in ahead["jobs"]] == [["timeout: 0 -> 600"]] * 2
+        assert [job["job"] for job in done["jobs"]] == ["reports/load-a", "reports/load-b"]
+        assert stale.status_code == 412
+        assert len(stale.get_json()["errors"]) == 2
+        assert (len(undone["jobs"]), undone["left"]) == (2, [])
+        assert admin.get("/jobs/reports/load-a").get_json()["timeout"] == 0
+
+    @pytest.mark.parametrize(
+        ("more", "status", "words"),
+        [
+            ({}, 422, "expected jobs, a filter, or all"),
+            ({"jobs": ["gone"]}, 404, "no job named 'gone'"),
+            ({"all": True, "value": "x"}, 422, "expected timeout to be"),
+            ({"all": True, "value": -1}, 422, "expected timeout to be"),
+            ({"all": True, "mode": "add"}, 422, "is no list"),
+            ({"all": True, "field": "name"}, 422, "one of alarm_emails"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(
+        self, admin: Program, rows: Rows, more: dict[str, Any], status: int, words: str
+    ) -> None:
+        rows.job("a")
+
+        answer = admin.post("/jobs:edit", {"field": "timeout", "value": 1} | more)
+
+        assert answer.status_code == status, answer.text
+        assert words in answer.text
+
+    def test_a_token_edits_only_what_it_sees_and_only_with_its_scope(
+        self, program: Any, rows: Rows
+    ) -> None:
+        rows.job("mine")
+        rows.job("theirs", "mails")
+        limited = program("operator", scopes=[Scope.READ, Scope.WRITE])
+        reader = program("operator", scopes=[Scope.READ])
+        asked = {"field": "author", "value": "ann", "all": True}
+
+        done = limited.post("/jobs:edit", asked)
+
+        assert [job["job"] for job in done.get_json()["jobs"]] == ["reports/mine"]
+        assert reader.post("/jobs:edit", asked).status_code == 403
+        assert limited.post("/jobs:undo-edit", {"edit": 10**6}).status_code == 404
