@@ -54,3 +54,27 @@ def test_a_filter_that_is_wrong_opens_the_box_that_has_it(admin: Visit) -> None:
     assert "filter-more" in page.text
     assert re.search(r'<details class="confirm filter-more" open>', page.text)
     assert "Enter a time like 2026-01-31 08:00." in page.text
+
+
+def test_every_list_has_the_same_bar_with_a_chip_for_each_filter(admin: Visit, rows: Rows) -> None:
+    rows.app("reports")
+    wanted = {
+        "/alarms?job=night&state=held&app=reports": 3,
+        "/audit?name=night&kind=job&since=2026-01-31": 3,
+        "/executors?address=a&state=alive&order=cpu": 3,
+        "/jobs?name=night&state=stopped": 2,
+        "/ledger?name=night&range=7": 2,
+        "/queue?app=reports": 1,
+        "/runs?kind=CRON&status=FAILED": 2,
+        "/timeline?app=reports&zoom=1&rows=app": 3,
+        "/users?name=ann&role=viewer": 2,
+    }
+
+    pages = {path: admin.get(path).text for path in wanted}
+
+    found = {
+        path: len([words for words in chips(page) if words != "Clear filters"])
+        for path, page in pages.items()
+        if 'class="filters filter-bar"' in page
+    }
+    assert found == wanted
