@@ -5,14 +5,18 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import Session
 
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS, MortalDatabase
 from tests.support.invariants import assert_sound
+from warren.scheduler.dispatch.peeks import BROKEN_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import History, Job
 from warren.sql.run_status import RunStatus
+from warren.sql.runs import transitions
 
 pytestmark = pytest.mark.both("what dies holds real locks and unconfirmed messages")
 
@@ -50,6 +54,35 @@ def note_no_confirm(cluster: Cluster, node: SchedulerNode) -> None:
             mortal.die()
 
     mortal.before_commit = die
+
+
+# -- the database -----------------------------------------------------------------------------
+
+
+def test_a_server_without_a_temporary_folder_costs_jobs_no_longer_than_that_lasts(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = cluster.scheduler()
+    cluster.executor()
+    cluster.wait_online()
+    for name in ("one", "two"):
+        cluster.job(name)
+    unwritable = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1, MESSAGE_TEXT = 'no temporary file'"
+    if cluster.database.dialect.is_embedded:
+        unwritable = "SELECT id FROM a_table_that_is_gone"
+
+    def fail(session: Session, *_: object, **_facts: object) -> None:
+        session.execute(text(unwritable))
+
+    with monkeypatch.context() as broken:
+        for name in ("route", "end"):
+            broken.setattr(transitions, name, fail)
+        run_ids = [cluster.trigger(name) for name in ("one", "two")]
+        eventually(lambda: "dispatcher" in node.failing_roles)
+
+    # A job that cannot be routed or ended for a reason of its own is left out for 60 s.
+    ended = [cluster.wait_final(run_id, BROKEN_SECONDS / 2) for run_id in run_ids]
+    assert {run.status for run in ended} == {RunStatus.SUCCEEDED}
 
 
 # -- schedulers -------------------------------------------------------------------------------
