@@ -37,17 +37,20 @@ class Unanswered(Exception):
     """The API does not say which policies there are; the text is why."""
 
 
-def policies(url: str, *, port: int | None = None, ca_file: str | None = None) -> list[str]:
+def policies(
+    url: str, *, management_url: str | None = None, ca_file: str | None = None
+) -> list[str]:
     """Return a line for each policy that can lose or delay messages in Warren's queues.
 
-    `url` is the broker's; its account is used. `port`: instead of the usual one.
+    `url` is the broker's. The API is at `management_url`, or at the usual port of the broker's
+    host; the account is the broker's unless that URL names one.
 
     Raises:
         Unanswered: nothing answers there, or not to this account.
 
     """
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for queue in _queues(url, port, ca_file):
+    for queue in _queues(url, management_url, ca_file):
         name, definition = queue.get("name"), queue.get("effective_policy_definition")
         if not str(name).startswith(_PREFIX) or not isinstance(definition, dict):
             continue
@@ -62,23 +65,25 @@ def policies(url: str, *, port: int | None = None, ca_file: str | None = None) -
     ]
 
 
-def _queues(url: str, port: int | None, ca_file: str | None) -> list[dict[str, Any]]:
-    parts = urlsplit(url)
-    port = port or PORTS[parts.scheme]
-    host = parts.hostname or "localhost"
+def _queues(url: str, management_url: str | None, ca_file: str | None) -> list[dict[str, Any]]:
+    broker, api = urlsplit(url), urlsplit(management_url or "")
+    is_encrypted = (api.scheme or broker.scheme) in ("https", "amqps")
+    host = api.hostname or broker.hostname or "localhost"
+    port = api.port or (PORTS[broker.scheme] if not api.scheme else None) or (80, 443)[is_encrypted]
     link: HTTPConnection
-    if parts.scheme == "amqps":
+    if is_encrypted:
         trusted = ssl.create_default_context(cafile=ca_file)
         link = HTTPSConnection(host, port, timeout=_SECONDS, context=trusted)
     else:
         link = HTTPConnection(host, port, timeout=_SECONDS)
-    account = f"{unquote(parts.username or 'guest')}:{unquote(parts.password or 'guest')}"
-    vhost = quote(unquote(parts.path[1:]) or "/", safe="")
+    who = api if api.username else broker
+    account = f"{unquote(who.username or 'guest')}:{unquote(who.password or 'guest')}"
+    vhost = quote(unquote(broker.path[1:]) or "/", safe="")
     columns = "name,policy,operator_policy,effective_policy_definition"
     try:
         link.request(
             "GET",
-            f"/api/queues/{vhost}?columns={columns}",
+            f"{api.path.rstrip('/')}/api/queues/{vhost}?columns={columns}",
             headers={"Authorization": f"Basic {base64.b64encode(account.encode()).decode()}"},
         )
         answer = link.getresponse()

@@ -82,9 +82,13 @@ def look_at_queues(settings: Settings) -> str:
                 f"{classic[0]}; to change them: warren broker migrate-queues"
             )
     try:
-        words += management.policies(at.urls[0], ca_file=at.ca_file)
+        words += management.policies(
+            at.urls[0], management_url=settings.broker_management_url, ca_file=at.ca_file
+        )
     except management.Unanswered as error:
-        words.append(f"policies not checked: {error}")
+        is_set = settings.broker_management_url is not None
+        where = "" if is_set else "; if it is elsewhere: WARREN_BROKER_MANAGEMENT_URL"
+        words.append(f"policies not checked: {error}{where}")
     return "".join(f"; {each}" for each in words)
 
 

@@ -11,7 +11,7 @@ import click
 from warren.errors import CommandError
 from warren.jobfile.export import job_file
 from warren.scheduler.jobs.spec import JobSpec
-from warren.settings.secret_files import DATABASE, plaintext_problems
+from warren.settings.secret_files import plaintext_problems
 from warren.settings.setting_rules import has_password
 from warren.settings.settings import Settings
 from warren.sql.imports.foreign import ForeignDatabase
@@ -62,7 +62,8 @@ def open_foreign(
             "write it into a file and name that by --password-file"
         )
     for problem in plaintext_problems(
-        replace(settings, database_url=place, broker_url=None), {DATABASE: "URL"}
+        replace(settings, database_url=place, broker_url=None, broker_management_url=None),
+        lambda _: "URL",
     ):
         raise CommandError(problem)
     with closing(ForeignDatabase(place, _password(place, password_file))) as database:

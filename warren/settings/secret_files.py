@@ -6,7 +6,7 @@ can be given in a file, named by `WARREN_SECRET_FILE`, or by `secret_file` in wa
 Unencrypted connections across a network are refused unless a setting allows them.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,16 +31,21 @@ class Services(Protocol):
         """The broker's URL, or several separated by commas."""
 
     @property
+    def broker_management_url(self) -> str | None:
+        """The URL of the broker's management API."""
+
+    @property
     def allow_plaintext(self) -> str | None:
         """The links that may be unencrypted, separated by commas."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenLink:
-    """A link that others on the network can read and change: its kind and host."""
+    """A link that others on the network can read and change: its kind, host and setting."""
 
     link: str
     host: str
+    setting: str
 
 
 def check_allowed(links: str) -> str:
@@ -59,12 +64,17 @@ def check_allowed(links: str) -> str:
 def open_links(settings: Services) -> list[OpenLink]:
     """Return each link that is neither local nor encrypted to a verified server."""
     databases, brokers = listed(settings.database_url or ""), (settings.broker_url or "").split(",")
-    unencrypted = [OpenLink(DATABASE, _host(url)) for url in databases if not _is_verified(url)]
+    management = settings.broker_management_url or ""
+    unencrypted = [
+        OpenLink(DATABASE, _host(url), "database_url") for url in databases if not _is_verified(url)
+    ]
     unencrypted += [
-        OpenLink(BROKER, _host(url))
+        OpenLink(BROKER, _host(url), "broker_url")
         for url in map(str.strip, brokers)
         if urlsplit(url).scheme == "amqp"
     ]
+    if urlsplit(management).scheme == "http":
+        unencrypted.append(OpenLink(BROKER, _host(management), "broker_management_url"))
     return [link for link in unencrypted if link.host and not is_loopback(link.host)]
 
 
@@ -76,22 +86,26 @@ def allowed_links(settings: Services) -> list[OpenLink]:
 
 def in_plain_text(settings: Services, link: str) -> str:
     """Return a warning if others on the network can read a link, else nothing."""
-    hosts = [setting.host for setting in allowed_links(settings) if setting.link == link]
+    hosts = {setting.host: None for setting in allowed_links(settings) if setting.link == link}
     return f"; unencrypted to {', '.join(hosts)}, as WARREN_ALLOW_PLAINTEXT allows" if hosts else ""
 
 
-def plaintext_problems(settings: Services, origins: Mapping[str, str]) -> list[str]:
+def plaintext_problems(settings: Services, origin: Callable[[str], str]) -> list[str]:
     """Return a line for each open link that is not allowed.
 
-    `origins` has the name of each link's setting.
+    `origin` returns where a setting comes from.
     """
     authority = _authority(settings.database_url or "")
-    expected = {DATABASE: f"?{authority}=FILE at the end", BROKER: "amqps://"}
+    expected = {
+        "database_url": f"?{authority}=FILE at the end",
+        "broker_url": "amqps://",
+        "broker_management_url": "https://",
+    }
     refused = [
         setting for setting in open_links(settings) if setting not in allowed_links(settings)
     ]
     return [
-        f"{origins[setting.link]}: expected {expected[setting.link]}, "
+        f"{origin(setting.setting)}: expected {expected[setting.setting]}, "
         f"as {setting.host} is not this machine: "
         f"others could read passwords and params (WARREN_ALLOW_PLAINTEXT={setting.link} lets them)"
         for setting in refused

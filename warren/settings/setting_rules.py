@@ -114,6 +114,18 @@ def check_broker_url(urls: str) -> str:
     return urls
 
 
+def check_management_url(url: str) -> str:
+    """Return the URL of the broker's management API."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https"):
+        raise ValueError(f"{parts.scheme or 'nothing'}:// is not http:// or https://")
+    if not parts.hostname:
+        raise ValueError("the host is missing")
+    if parts.query or parts.fragment:
+        raise ValueError("it has more than a path after the host")
+    return url
+
+
 def has_password(urls: str) -> bool:
     """Whether any of the comma-separated URLs has a password, or cannot be parsed."""
     try:

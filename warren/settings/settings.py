@@ -28,8 +28,6 @@ from warren.executor.container import processors
 from warren.executor.disk import DEFAULT_RESERVE
 from warren.resources.spelling import did_you_mean
 from warren.settings.secret_files import (
-    BROKER,
-    DATABASE,
     LINKS,
     SUFFIX,
     SecretFiles,
@@ -54,6 +52,7 @@ from warren.settings.setting_rules import (
     check_hooks,
     check_job_limits,
     check_log_reserve,
+    check_management_url,
     check_metrics_token,
     check_secret,
     check_smtp_url,
@@ -238,6 +237,11 @@ class Settings:
         text(check_broker_url),
         "a URL like amqp://user:password@host:5672/vhost, several of them separated "
         "by commas, or memory://",
+        secret=True,
+    )
+    broker_management_url: str | None = setting(
+        text(check_management_url),
+        "an http(s) URL like https://user:password@host:15671, or without user and password",
         secret=True,
     )
     allow_plaintext: str | None = setting(
@@ -526,11 +530,7 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
     if invalid:
         raise SettingsError(problems + invalid)
     settings = Settings(**valid, was_set=frozenset(valid), by_flag=frozenset(given))
-    origins = {
-        DATABASE: _origin("database_url", given, files),
-        BROKER: _origin("broker_url", given, files),
-    }
-    problems += plaintext_problems(settings, origins)
+    problems += plaintext_problems(settings, lambda name: _origin(name, given, files))
     if problems:
         raise SettingsError(problems)
     return settings

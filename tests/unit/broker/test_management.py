@@ -42,6 +42,7 @@ class Api(HTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.asked: list[str] = []
+        self.url = f"http://127.0.0.1:{self.server_port}"
         self.answer = json.dumps(QUEUES).encode()
 
 
@@ -70,7 +71,7 @@ def api() -> Iterator[Api]:
 
 
 def test_policies_that_lose_delay_or_divert_messages_are_named(api: Api) -> None:
-    found = policies("amqp://ann:a%3Ab%40c@127.0.0.1/a%2Fb", port=api.server_port)
+    found = policies("amqp://ann:a%3Ab%40c@127.0.0.1/a%2Fb", management_url=api.url)
 
     assert found == [
         "policy lazy and small (max-length, overflow) applies to warren.callback",
@@ -79,9 +80,17 @@ def test_policies_that_lose_delay_or_divert_messages_are_named(api: Api) -> None
     assert api.asked == ["/api/queues/a%2Fb"]
 
 
+def test_the_account_and_the_path_of_its_own_url_count(api: Api) -> None:
+    own = api.url.replace("//", "//ann:a%3Ab%40c@") + "/rabbit/"
+
+    assert policies("amqp://else:hidden@10.255.255.1", management_url=own)
+
+    assert api.asked == ["/rabbit/api/queues/%2F"]
+
+
 def test_an_account_without_the_tag_is_told_what_it_lacks(api: Api) -> None:
     with pytest.raises(Unanswered, match="wants an account with the tag management") as refused:
-        policies("amqp://ann:hidden@127.0.0.1", port=api.server_port)
+        policies("amqp://ann:hidden@127.0.0.1", management_url=api.url)
 
     assert "hidden" not in str(refused.value)
     assert api.asked == ["/api/queues/%2F"]
@@ -91,11 +100,11 @@ def test_another_server_at_the_port_is_not_taken_for_the_api(api: Api) -> None:
     api.answer = b"<html>"
 
     with pytest.raises(Unanswered, match="does not answer like a management API"):
-        policies("amqp://ann:a%3Ab%40c@127.0.0.1", port=api.server_port)
+        policies("amqp://ann:a%3Ab%40c@127.0.0.1", management_url=api.url)
 
 
 def test_no_api_is_told() -> None:
     port = free_port()
 
     with pytest.raises(Unanswered, match=f"no management API answers at 127.0.0.1:{port}"):
-        policies("amqp://127.0.0.1", port=port)
+        policies("amqp://127.0.0.1", management_url=f"http://127.0.0.1:{port}")
