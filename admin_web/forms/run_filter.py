@@ -40,6 +40,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.retention.clearing_criteria import ClearingPreset
 from warren.sql.instants import HOUR_MS, moment
 from warren.sql.jobs import job_names
+from warren.sql.jobs.skips import SkipFilter
 from warren.sql.listings import error_groups, recent, run_search
 from warren.sql.listings.error_groups import ErrorGroups
 from warren.sql.listings.job_search import JobFilter, Order
@@ -256,6 +257,8 @@ _STATUSES = [
     ("failures", lazy_gettext("any failure")),
     *((status.value, state.word) for status, state in labels.STATUS.items()),
 ]
+#: The most records of skipped due times between the runs of a page.
+MAX_SKIPS = 100
 #: Periods relative to now, by the value of their choice.
 PERIODS = {
     "hour": lazy_gettext("Last hour"),
@@ -345,6 +348,25 @@ class RunFilterForm(RunScopeForm):
             until_ms=until_ms,
             before=before,
             limit=limit,
+        )
+
+    def skips(self, search: RunSearch, older: Place | None) -> SkipFilter | None:
+        """Return which skipped due times lie between the runs of a page; None = none can match.
+
+        `older` is where the next page of runs begins. Skipped due times have a job and a time, and
+        nothing else of a run.
+        """
+        others = (self.status, self.kind, self.address, self.run_date, self.text)
+        if any(field.data for field in others):
+            return None
+        until_ms = search.before[0] if search.before else search.until_ms
+        job_ids = [search.job_id] if search.job_id is not None else search.job_ids
+        return SkipFilter(
+            app_ids=search.app_ids,
+            job_ids=job_ids,
+            since_ms=older[0] if older else search.since_ms,
+            before=(until_ms, 0) if until_ms is not None else None,
+            limit=MAX_SKIPS,
         )
 
     def _look_up(self, session: Session) -> list[int]:

@@ -49,7 +49,7 @@ FILLED: Mapping[str, State] = {
     FilledState.LEFT_OUT: State(lazy_gettext("left out"), "quiet", "minus"),
     FilledState.OPEN: State(lazy_gettext("open"), "busy", "play"),
     FilledState.SUCCEEDED: State(lazy_gettext("succeeded"), "good", "check"),
-    FilledState.SKIPPED: State(lazy_gettext("skipped"), "quiet", "minus"),
+    FilledState.SKIPPED: State(lazy_gettext("nothing to do"), "quiet", "minus"),
     FilledState.FAILED: State(lazy_gettext("failed"), "bad", "cross"),
     FilledState.CANCELLED: State(lazy_gettext("cancelled"), "quiet", "minus"),
     FilledState.CLEARED: State(lazy_gettext("cleared"), "quiet", "minus"),

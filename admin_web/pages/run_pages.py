@@ -45,7 +45,8 @@ from warren.scheduler.views import flow_view
 from warren.scheduler.views.limit_view import waits_for
 from warren.scheduler.views.run_view import run_progress
 from warren.sql.accounts import audit_log, preferences
-from warren.sql.jobs import job_names
+from warren.sql.jobs import job_names, skips
+from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings import (
     flow_nodes,
     job_search,
@@ -170,9 +171,13 @@ class RunPages:
             return self._files.runs(self._finder.search(asked))
         before = place_of(request.args.get("before"))
         wanted = self._finder.search(asked, before=before, limit=LINES)
-        return self._list(
-            asked, self._services.database.read(lambda session: run_search.page(session, wanted))
-        )
+
+        def read(session: Session) -> tuple[RunPage, list[SkipLine]]:
+            found = run_search.page(session, wanted)
+            between = asked.form.skips(wanted, found.older)
+            return found, skips.lines(session, between) if between else []
+
+        return self._list(asked, *self._services.database.read(read))
 
     @route("/runs/jobs", Right.VIEW)
     def job_names(self) -> str:
@@ -316,7 +321,7 @@ class RunPages:
         """Return a whole log as a text file."""
         return self._logs.download(visitor(), run_id)
 
-    def _list(self, asked: Asked, run_page: RunPage) -> str:
+    def _list(self, asked: Asked, run_page: RunPage, skipped: Sequence[SkipLine] = ()) -> str:
         of_nodes = [run.id for run in run_page.runs if run.flow_run_id]
 
         def read(session: Session) -> tuple[Any, Any]:
@@ -332,10 +337,30 @@ class RunPages:
             saved=saved,
             flows=flows,
             found=run_page,
+            listed=_with_skips(run_page.runs, skipped),
             older="-".join(map(str, run_page.older)) if run_page.older else "",
             is_first=place_of(request.args.get("before")) is None,
             now_ms=self._services.now_ms(),
         )
+
+
+def _with_skips(
+    runs: Sequence[DetailedRun], skipped: Sequence[SkipLine]
+) -> list[DetailedRun | SkipLine]:
+    """Return runs, and at their due times what was skipped, newest first.
+
+    A due time that was planned and then skipped has a cancelled run, which says why.
+    """
+    told = {(run.job_id, run.due_at) for run in runs if run.status == RunStatus.CANCELLED}
+    unseen = [
+        skip for skip in skipped if skip.number > 1 or (skip.job_id, skip.from_at) not in told
+    ]
+    both: list[DetailedRun | SkipLine] = [*runs, *unseen]
+    return sorted(both, key=_due_ms, reverse=True)
+
+
+def _due_ms(item: DetailedRun | SkipLine) -> int:
+    return item.to_at if isinstance(item, SkipLine) else item.due_at
 
 
 #: How many successes are read to find one of the same shard.

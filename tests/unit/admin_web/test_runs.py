@@ -8,7 +8,7 @@ from flask import Flask
 from sqlalchemy import select
 
 from tests.support.acting import acting
-from tests.support.console import Clock, Visit, signed_in
+from tests.support.console import Clock, Visit, once_of, signed_in
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.triggers import When
 from warren.sql.listings import run_search
@@ -736,3 +736,92 @@ def test_a_failed_run_stands_beside_the_last_success_of_its_shard(
     for fact in ("worker-1", "worker-2", "40 s", "late", "the same"):
         assert fact in versus
     assert "Beside the last success" not in admin.get(f"/runs/{good}").text
+
+
+class TestSkips:
+    REASON = "no scheduler could send it in time"
+
+    def lines(self, page: str) -> list[str]:
+        """Return what the list of runs says of each line: `skip`, or the run's id."""
+        body = page[page.index("<tbody>") : page.index("</tbody>")]
+        found = re.findall(r'<tr class="skip">|run-link" href="/runs/(\d+)"', body)
+        return [run_id or "skip" for run_id in found]
+
+    def test_a_due_time_that_was_skipped_stands_among_the_runs_with_its_cause(
+        self, app: Flask, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        old, new = (
+            rows.run(job_id, clock.now - ago, status="SUCCEEDED") for ago in (60_000, 20_000)
+        )
+        rows.skip(job_id, clock.now - 40_000, count=1, reason=self.REASON)
+        operator, viewer = signed_in(app, "operator"), signed_in(app, "viewer")
+
+        page = operator.get("/runs").text
+
+        assert self.lines(page) == [str(new), "skip", str(old)]
+        assert self.REASON in page
+        [gaps] = re.findall(r'href="(/jobs/\d+/gaps\?skip=\d+)">Run it now', page)
+        assert re.search(r'name="skip" value="\d+" checked', operator.get(gaps).text)
+        assert "Run it now" not in viewer.get("/runs").text
+        assert self.REASON not in signed_in(app, "stranger").get("/runs").text
+
+    def test_running_one_runs_it_for_its_own_due_time(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        at_two = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timezone": "UTC"}
+        job_id = rows.job("nightly", **at_two)
+        rows.skip(job_id, clock.now - 6 * HOUR_MS, count=1, reason=self.REASON)
+        [(gaps, skip_id)] = re.findall(
+            r'href="(/jobs/\d+/gaps\?skip=(\d+))">', admin.get("/runs").text
+        )
+
+        sent = {"skip": skip_id, "once": once_of(admin.get(gaps).text), "at_once": "1"}
+        page = admin.post(f"/jobs/{job_id}/gaps/fill", sent, follow_redirects=True).text
+
+        assert "is planned" in page
+        assert "2027-01-15: to come" in page
+
+    def test_every_skip_is_on_exactly_one_page_of_the_list(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        for number in range(60):
+            rows.run(job_id, clock.now - 1_000 * number, status="SUCCEEDED")
+        for number in (0, 49, 50, 59, 70):
+            rows.skip(job_id, clock.now - 1_000 * number, count=1, reason=f"reason {number}.")
+
+        first = admin.get("/runs").text
+        second = admin.get(older(first)).text
+
+        told = [re.findall(r"reason (\d+)\.</td>", page) for page in (first, second)]
+        assert told == [["0", "49"], ["50", "59", "70"]]
+
+    @pytest.mark.parametrize(
+        "query", ["status=FAILED", "status=unresolved", "kind=MANUAL", "address=a", "text=x"]
+    )
+    def test_a_filter_that_no_skip_can_match_hides_them(
+        self, admin: Visit, rows: Rows, clock: Clock, query: str
+    ) -> None:
+        rows.skip(rows.job("nightly"), clock.now - 40_000, count=1, reason=self.REASON)
+
+        assert self.REASON in admin.get("/runs?job=nightly").text
+        assert self.REASON not in admin.get(f"/runs?{query}").text
+
+    def test_one_that_a_cancelled_run_tells_of_is_not_told_twice(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        job_id = rows.job("nightly")
+        run_id = rows.run(job_id, clock.now - 40_000, status="CANCELLED")
+        rows.skip(job_id, clock.now - 40_000, count=1, reason=self.REASON)
+
+        assert self.lines(admin.get("/runs").text) == [str(run_id)]
+
+    def test_a_handler_that_skips_has_another_word(
+        self, admin: Visit, rows: Rows, clock: Clock
+    ) -> None:
+        rows.run(rows.job("nightly"), clock.now, status="SKIPPED")
+
+        body = admin.get("/runs").text.partition("<tbody>")[2]
+        assert "nothing to do" in body
+        assert "skipped" not in body
