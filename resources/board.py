@@ -107,9 +107,11 @@ class BoardEvent(msgspec.Struct, kw_only=True, frozen=True):
     """Something that lasted: its kind, what it was about, and since and until when; null = still.
 
     Kinds are OUTAGE (one error in five jobs or more), NO_SCHEDULER, EXECUTOR_GONE, LIMIT_FULL and
-    PAUSE. `count` is how many jobs or runs it concerned, `recovered` how many of the jobs are fine.
+    PAUSE. `count` is how many jobs or runs it concerned; of an outage, `recovered` is how many of
+    the jobs do not fail now, `error_key` its error, and `app` is null if it hit several.
     """
 
+    id: int
     kind: str
     app: str | None
     subject: str
@@ -117,7 +119,7 @@ class BoardEvent(msgspec.Struct, kw_only=True, frozen=True):
     until: datetime | None
     count: int = 0
     recovered: int = 0
-    note: str = ""
+    error_key: str = ""
 
 
 class Board(msgspec.Struct, kw_only=True, frozen=True):

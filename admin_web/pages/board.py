@@ -56,6 +56,8 @@ PAGE = 100
 _TABS = ("trouble", "recovered", "all")
 #: So many late starts of an app in an hour are bad.
 MANY_LATE = 5
+#: The longest label of a bar over the chart.
+_LABEL_LENGTH = 48
 #: Hours that are marked below the day's chart.
 _EVERY_HOURS = 3
 
@@ -105,12 +107,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lasting:
-    """Something that lasted, as a bar over the chart."""
+    """Something that lasted, as a bar over the chart, and where more is told about it.
 
+    `label` is short, `title` is all of it.
+    """
+
+    id: int
     label: str
+    title: str
     note: str
     tone: str
-    href: str
+    more_url: str
     since_ms: int
     until_ms: int | None
 
@@ -133,6 +140,8 @@ class Page:
     view: BoardView
     now_ms: int
     tab: str
+    #: The event whose jobs are listed, instead of a tab.
+    chosen: Lasting | None
     sentence: str
     details: list[str]
     day: Day
@@ -202,10 +211,12 @@ class BoardPages:
         view = board_view.read(session, known.actor, now_ms=now_ms, clock=LocalClock(self._times))
         shown, scope = view.board, board_view.scope_of(known.actor)
         spans = [_lasting(event) for event in shown.events]
+        event_id = request.args.get("event", 0, type=int)
         page = Page(
             view=view,
             now_ms=now_ms,
             tab=tab,
+            chosen=next((span for span in spans if span.id == event_id), None),
             sentence=reason_text(view.sentence),
             details=[reason_text(detail) for detail in view.details],
             day=self._day(session, known, view, spans, now_ms),
@@ -213,7 +224,11 @@ class BoardPages:
             machine=self._machine(session, known, now_ms),
             pools=_pools(session, known, now_ms),
         )
-        self._fill(session, scope, page)
+        if page.chosen is None:
+            self._fill(session, scope, page)
+        else:
+            jobs = board_view.of_event(session, known.actor, event_id, now_ms=now_ms, limit=PAGE)
+            page.rows = [self._row(job) for job in jobs]
         return page
 
     def _fill(self, session: Session, scope: BoardScope, page: Page) -> None:
@@ -421,7 +436,11 @@ def _why(state: JobOnBoard, times: LocalTimes) -> str:
     took, usual = (times.duration(int((s or 0) * 1000)) for s in (state.took, state.usual))
     reasons = {
         Trouble.SKIPPED: lambda: gettext("%(n)s skipped", n=state.count),
-        Trouble.WAITING: lambda: gettext("%(n)s runs wait", n=state.count),
+        Trouble.WAITING: lambda: (
+            gettext("1 run waits")
+            if state.count == 1
+            else gettext("%(n)s runs wait", n=state.count)
+        ),
         Trouble.SLOW: lambda: gettext("took %(took)s, usually %(usual)s", took=took, usual=usual),
         Trouble.LONG: lambda: gettext("still running, usually %(usual)s", usual=usual),
     }
@@ -460,11 +479,11 @@ def _mute_url(job_ids: Sequence[int]) -> str:
 def _lasting(event: BoardEvent) -> Lasting:
     """Return an event in words."""
     words: Mapping[str, tuple[str, str, str]] = {
-        "OUTAGE": (event.subject, gettext("%(n)s jobs", n=event.count), "bad"),
+        "OUTAGE": (short_error(event.subject), _of_outage(event), "bad"),
         "NO_SCHEDULER": (gettext("no scheduler"), "", "ring"),
         "EXECUTOR_GONE": (
             gettext("executor %(name)s gone", name=event.subject),
-            gettext("%(n)s runs lost", n=event.count) if event.count else "",
+            _counted(event.count, gettext("1 run lost"), gettext("%(n)s runs lost", n=event.count)),
             "warn",
         ),
         "PAUSE": (
@@ -474,26 +493,49 @@ def _lasting(event: BoardEvent) -> Lasting:
         ),
         "LIMIT_FULL": (
             gettext("limit %(name)s full", name=event.subject),
-            gettext("%(n)s runs waited", n=event.count) if event.count else "",
+            _counted(
+                event.count, gettext("1 run waited"), gettext("%(n)s runs waited", n=event.count)
+            ),
             "warn",
         ),
     }
-    label, note, tone = words.get(event.kind, (event.subject, event.note, "warn"))
-    links = {
-        "EXECUTOR_GONE": "executors.index",
-        "LIMIT_FULL": "queue.index",
-        "PAUSE": "schedulers.index",
+    label, note, tone = words.get(event.kind, (event.subject, "", "warn"))
+    more = {
+        "OUTAGE": url_for("runs.index", status="unresolved"),
+        "EXECUTOR_GONE": url_for("executors.index"),
+        "LIMIT_FULL": url_for("queue.index"),
+        "PAUSE": url_for("schedulers.index"),
     }
-    since_ms = _ms(event.since)
-    href = (
-        url_for("runs.index", status="unresolved")
-        if event.kind == "OUTAGE"
-        else url_for(links.get(event.kind, "timeline.show"))
-    )
-    until_ms = None if event.until is None else _ms(event.until)
     return Lasting(
-        label=label, note=note, tone=tone, href=href, since_ms=since_ms, until_ms=until_ms
+        id=event.id,
+        label=label,
+        title=event.subject if event.kind == "OUTAGE" else label,
+        note=note,
+        tone=tone,
+        more_url=more.get(event.kind) or url_for("timeline.show"),
+        since_ms=_ms(event.since),
+        until_ms=None if event.until is None else _ms(event.until),
     )
+
+
+def short_error(text: str) -> str:
+    """Return the last part of an error's text that says something: what tells errors apart."""
+    parts = [part.strip() for part in text.split(": ")]
+    spoken = [part for part in parts if " " in part and part[0] not in "'\""]
+    short = spoken[-1] if spoken else text
+    return short if len(short) <= _LABEL_LENGTH else f"{short[: _LABEL_LENGTH - 1].rstrip()}…"
+
+
+def _of_outage(event: BoardEvent) -> str:
+    jobs = str(gettext("%(n)s jobs", n=event.count))
+    if not event.recovered:
+        return jobs
+    return f"{jobs} · {gettext('%(n)s recovered', n=event.recovered)}"
+
+
+def _counted(number: int, one: str, several: str) -> str:
+    """Return the words that fit a number; none for 0."""
+    return "" if not number else one if number == 1 else several
 
 
 def _ahead(session: Session, known: Visitor, now_ms: int) -> list[Quarter]:
@@ -518,13 +560,20 @@ def _pools(session: Session, known: Visitor, now_ms: int) -> list[PoolLine]:
     for app, content in found:
         late, count = content["late"], content["late_count"]
         due = f"> {content['due']}" if content.get("is_cut") else str(content["due"])
-        note = gettext("%(n)s due, all start on time", n=due)
-        if late:
-            note = gettext(
-                "%(n)s of %(all)s due start late, the first: %(job)s",
-                n=count,
-                all=due,
-                job=names.get(late[0]["job_id"], ""),
+        if not late:
+            note = (
+                gettext("%(n)s due, all start on time", n=due)
+                if due != "1"
+                else gettext("1 due, and it starts on time")
+            )
+        else:
+            job = names.get(late[0]["job_id"], "")
+            note = (
+                gettext("1 of %(all)s due starts late: %(job)s", all=due, job=job)
+                if count == 1
+                else gettext(
+                    "%(n)s of %(all)s due start late, the first: %(job)s", n=count, all=due, job=job
+                )
             )
         lines.append(
             PoolLine(

@@ -19,7 +19,7 @@ from warren.sql.registry import pauses, presence, uptimes
 from warren.sql.registry.pauses import EVERY_APP
 from warren.sql.registry.presence import ProcessState
 
-#: An outage is one error in this many jobs of an app, less than this long apart.
+#: An outage is one error in this many jobs of any apps, less than this long apart.
 OUTAGE_JOBS, OUTAGE_GAP_MS = 5, 15 * MINUTE_MS
 #: A time without a scheduler is an event if it was longer.
 DOWNTIME_MS = MINUTE_MS
@@ -51,6 +51,7 @@ class Happening:
     since_at: int
     until_at: int | None = None
     count: int = 0
+    error_key: str | None = None
 
 
 def look(session: Session, waiting: Iterable[Waiting], *, now_ms: int) -> None:
@@ -78,6 +79,7 @@ def look(session: Session, waiting: Iterable[Waiting], *, now_ms: int) -> None:
                 since_at=one.since_at,
                 until_at=one.until_at,
                 runs=one.count,
+                error_key=one.error_key,
             )
         else:
             since_at, count = min(one.since_at, event.since_at), max(one.count, event.runs)
@@ -93,9 +95,9 @@ def matched(
     """Yield what is the case with its event, what has none, and events that are over."""
     left: dict[tuple[str, int, str], list[EventRow]] = defaultdict(list)
     for event in known:
-        left[event.kind, event.app_id, event.subject].append(event)
+        left[event.kind, event.app_id, event.error_key or event.subject].append(event)
     for one in happening:
-        rows = left[one.kind, one.app_id, one.subject]
+        rows = left[one.kind, one.app_id, one.error_key or one.subject]
         same = next((event for event in rows if _overlap(one, event)), None)
         if same is not None:
             rows.remove(same)
@@ -105,27 +107,36 @@ def matched(
 
 
 def outages(spells: Sequence[SpellRow]) -> list[Happening]:
-    """Return the outages of apps, by the errors of their jobs in the order in which they began."""
-    by_error: dict[tuple[int, str], list[SpellRow]] = defaultdict(list)
+    """Return the parts of outages in each app, by the errors of jobs in the order they began.
+
+    Whoever sees some of the apps adds up their parts: words and figures are of that app alone.
+    """
+    by_error: dict[str, list[SpellRow]] = defaultdict(list)
     for spell in spells:
-        by_error[spell.app_id, spell.error_key].append(spell)
+        by_error[spell.error_key].append(spell)
     found: list[Happening] = []
-    for (app_id, _), those in by_error.items():
+    for those in by_error.values():
         for together in _together(those):
-            if len(together) < OUTAGE_JOBS:
-                continue
-            is_open = any(spell.still == spell.error_key for spell in together)
-            found.append(
-                Happening(
-                    kind=EventKind.OUTAGE,
-                    app_id=app_id,
-                    subject=together[0].error_text[:_SUBJECT_LIMIT],
-                    since_at=together[0].since_at,
-                    until_at=None if is_open else max(spell.last_at for spell in together),
-                    count=len(together),
-                )
-            )
+            if len(together) >= OUTAGE_JOBS:
+                found += _parts(together)
     return found
+
+
+def _parts(together: Iterable[SpellRow]) -> Iterator[Happening]:
+    by_app: dict[int, list[SpellRow]] = defaultdict(list)
+    for spell in together:
+        by_app[spell.app_id].append(spell)
+    for app_id, those in by_app.items():
+        is_open = any(spell.still == spell.error_key for spell in those)
+        yield Happening(
+            kind=EventKind.OUTAGE,
+            app_id=app_id,
+            subject=those[0].error_text[:_SUBJECT_LIMIT],
+            since_at=those[0].since_at,
+            until_at=None if is_open else max(spell.last_at for spell in those),
+            count=len(those),
+            error_key=those[0].error_key,
+        )
 
 
 def _together(spells: Iterable[SpellRow]) -> Iterator[list[SpellRow]]:

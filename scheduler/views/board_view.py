@@ -3,7 +3,7 @@
 Everything counts only what the reader may see.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
@@ -23,6 +23,7 @@ from warren.resources.instant import Instant
 from warren.resources.jobs import JobsState as State
 from warren.scheduler.actor import Actor
 from warren.scheduler.board import history
+from warren.scheduler.board.events import OUTAGE_GAP_MS, OUTAGE_JOBS, EventKind
 from warren.scheduler.board.history import Skipped
 from warren.sql.board import fill, quarters
 from warren.sql.board import listing as board
@@ -43,16 +44,21 @@ class Says(Sentence):
 
     FINE = "No job fails."
     NO_JOBS = "There are no jobs yet."
+    ONLY_FAILS = "The only job fails: %(job)s, since %(since)s."
     ONE_FAILS = "1 of %(total)s jobs fails: %(job)s, since %(since)s."
     FAIL = "%(n)s of %(total)s jobs fail."
     FAIL_SHARING = "%(n)s of %(total)s jobs fail; %(shared)s share one error since %(since)s."
     ALL_SHARE = "%(n)s of %(total)s jobs fail with one error since %(since)s."
     RECOVERED = "%(n)s that failed in the last 24 hours have recovered."
     ONE_RECOVERED = "1 that failed in the last 24 hours has recovered."
-    SKIPPED = "Due times of %(n)s were skipped."
-    WAITING = "Runs of %(n)s wait for longer than usual."
-    SLOW = "%(n)s took much longer than usual."
-    LONG = "%(n)s are running for much longer than usual."
+    SKIPPED = "Due times of %(n)s jobs were skipped."
+    ONE_SKIPPED = "Due times of 1 job were skipped."
+    WAITING = "Runs of %(n)s jobs wait for longer than usual."
+    ONE_WAITING = "Runs of 1 job wait for longer than usual."
+    SLOW = "%(n)s jobs took much longer than usual."
+    ONE_SLOW = "1 job took much longer than usual."
+    LONG = "%(n)s jobs have been running for much longer than usual."
+    ONE_LONG = "1 job has been running for much longer than usual."
     FILLING = "Jobs are still being looked at after the upgrade: %(done)s of %(all)s."
 
 
@@ -107,9 +113,7 @@ def read(
         jobs=[job_state(row, now_ms) for row in rows[:MAX_JOBS]],
         more=len(rows) > MAX_JOBS,
         quarters=_quarters(session, scope, now_ms),
-        events=[
-            _event(row) for row in board.events(session, scope.app_ids, since_ms=now_ms - DAY_MS)
-        ],
+        events=_events(session, scope, now_ms),
         filled=filled.is_over,
     )
     return BoardView(shown, sentence, details)
@@ -243,15 +247,82 @@ def _quarters(session: Session, scope: BoardScope, now_ms: int) -> list[QuarterC
     ]
 
 
-def _event(row: EventRow) -> BoardEvent:
-    return BoardEvent(
-        kind=row.kind,
-        app=row.app,
-        subject=row.subject,
-        since=Instant.of(row.since_at),
-        until=Instant.if_any(row.until_at),
-        count=row.runs,
+def _events(session: Session, scope: BoardScope, now_ms: int) -> list[BoardEvent]:
+    """Return what lasted within the last day; the parts of an outage are one event."""
+    since_ms = now_ms - DAY_MS
+    rows = whole_events(board.events(session, scope.app_ids, since_ms=since_ms))
+    keys = {row.error_key for row in rows if row.error_key}
+    over = board.over_again(session, scope, keys, since_ms=since_ms) if keys else {}
+    return [
+        BoardEvent(
+            id=row.id,
+            kind=row.kind,
+            app=row.app,
+            subject=row.subject,
+            since=Instant.of(row.since_at),
+            until=Instant.if_any(row.until_at),
+            count=row.runs,
+            recovered=min(row.runs, over.get(row.error_key or "", 0)),
+            error_key=row.error_key or "",
+        )
+        for row in rows
+    ]
+
+
+def whole_events(rows: Iterable[EventRow]) -> list[EventRow]:
+    """Return events as somebody sees them who sees these; their parts of an outage may be few."""
+    whole: list[EventRow] = []
+    for row in rows:
+        place = next((at for at, other in enumerate(whole) if _are_one(row, other)), None)
+        if place is None:
+            whole.append(row)
+        else:
+            whole[place] = _together(whole[place], row)
+    return [row for row in whole if row.kind != EventKind.OUTAGE or row.runs >= OUTAGE_JOBS]
+
+
+def _are_one(one: EventRow, other: EventRow) -> bool:
+    if one.kind != EventKind.OUTAGE or (one.kind, one.error_key) != (other.kind, other.error_key):
+        return False
+    first, second = sorted((one, other), key=lambda row: row.since_at)
+    return first.until_at is None or second.since_at <= first.until_at + OUTAGE_GAP_MS
+
+
+def _together(one: EventRow, other: EventRow) -> EventRow:
+    """Return an outage of two parts; it has the words and the id of the part that began first."""
+    first, second = sorted((one, other), key=lambda row: (row.since_at, row.id))
+    ends = [end for end in (first.until_at, second.until_at) if end is not None]
+    return first._replace(
+        app_id=0,
+        app=None,
+        until_at=max(ends) if len(ends) > 1 else None,
+        runs=first.runs + second.runs,
     )
+
+
+def of_event(
+    session: Session, actor: Actor, event_id: int, *, now_ms: int, limit: int
+) -> list[JobOnBoard]:
+    """Return the jobs that an event of the last day hit, the worst first; none of unknown ones."""
+    scope = scope_of(actor)
+    rows = whole_events(board.events(session, scope.app_ids, since_ms=now_ms - DAY_MS))
+    event = next((row for row in rows if row.id == event_id), None)
+    if event is None:
+        return []
+    since_ms, until_ms = event.since_at, event.until_at or now_ms
+    kind = EventKind(event.kind)
+    if kind is EventKind.OUTAGE:
+        hit = board.had_error(event.error_key or "", since_ms=since_ms, until_ms=until_ms)
+    elif kind is EventKind.NO_SCHEDULER:
+        hit = board.was_skipped(since_ms=since_ms, until_ms=until_ms)
+    elif kind is EventKind.EXECUTOR_GONE:
+        hit = board.lost_runs_on(event.app_id, event.subject, since_ms=since_ms - DAY_MS)
+    elif kind is EventKind.LIMIT_FULL:
+        hit = board.names_limit(event.subject, event.app_id)
+    else:
+        hit = board.is_enabled_in(event.app_id)
+    found = board.of_jobs_where(session, scope, hit, limit=limit)
+    return [job_state(row, now_ms) for row in found]
 
 
 def _sentence(
@@ -262,8 +333,8 @@ def _sentence(
     if not failing:
         return Says.FINE()
     if failing == 1:
-        job = rows[0]
-        return Says.ONE_FAILS(total=total, job=job.job, since=clock.short(job.failing_since))
+        facts = {"job": rows[0].job, "since": clock.short(rows[0].failing_since)}
+        return Says.ONLY_FAILS(**facts) if total == 1 else Says.ONE_FAILS(total=total, **facts)
     if not shared:
         return Says.FAIL(n=failing, total=total)
     since = clock.short(shared[0].since_at)
@@ -274,12 +345,16 @@ def _sentence(
 
 def _details(counts: dict[Stored, int], recovered: int) -> list[Reason]:
     said = {
-        Stored.SKIPPED: Says.SKIPPED,
-        Stored.WAITING: Says.WAITING,
-        Stored.SLOW: Says.SLOW,
-        Stored.LONG: Says.LONG,
+        Stored.SKIPPED: (Says.ONE_SKIPPED, Says.SKIPPED),
+        Stored.WAITING: (Says.ONE_WAITING, Says.WAITING),
+        Stored.SLOW: (Says.ONE_SLOW, Says.SLOW),
+        Stored.LONG: (Says.ONE_LONG, Says.LONG),
     }
-    details = [words(n=counts[trouble]) for trouble, words in said.items() if counts.get(trouble)]
+    details = [
+        one() if counts[trouble] == 1 else several(n=counts[trouble])
+        for trouble, (one, several) in said.items()
+        if counts.get(trouble)
+    ]
     if recovered == 1:
         return [Says.ONE_RECOVERED(), *details]
     return [Says.RECOVERED(n=recovered), *details] if recovered else details

@@ -3,11 +3,22 @@
 from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
-from sqlalchemy import ColumnElement, Select, and_, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, func, literal, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.board.job_states import Trouble
-from warren.sql.models import App, BoardEvent, Job, JobError, JobState, Mute, Outlook, Run
+from warren.sql.board.live import lost_with
+from warren.sql.models import (
+    App,
+    BoardEvent,
+    Job,
+    JobError,
+    JobState,
+    Mute,
+    Outlook,
+    Run,
+    SkippedTicks,
+)
 from warren.sql.rows import Query, fetch, query
 from warren.sql.run_status import RunStatus
 
@@ -98,6 +109,7 @@ class SharedError(NamedTuple):
 class EventRow(NamedTuple):
     """Something that lasted; see `warren.sql.models.BoardEvent`."""
 
+    id: int
     kind: str
     app_id: int
     app: str | None
@@ -105,6 +117,7 @@ class EventRow(NamedTuple):
     since_at: int
     until_at: int | None
     runs: int
+    error_key: str | None
 
 
 def counts(session: Session, scope: BoardScope) -> dict[Trouble, int]:
@@ -236,6 +249,63 @@ def events(session: Session, app_ids: Collection[int] | None, *, since_ms: int) 
         wanted = wanted.where(BoardEvent.app_id.in_([0, *sorted(app_ids)]))
     newest = wanted.order_by(BoardEvent.since_at.desc(), BoardEvent.id.desc())
     return fetch(session, EventRow, newest.limit(200))
+
+
+def over_again(
+    session: Session, scope: BoardScope, error_keys: Collection[str], *, since_ms: int
+) -> dict[str, int]:
+    """Return how many of the jobs that had errors since a moment do not fail now, by error."""
+    number = select(JobError.error_key, func.count()).group_by(JobError.error_key)
+    number = number.join(JobState, JobState.job_id == JobError.job_id)
+    number = number.where(JobError.error_key.in_(sorted(error_keys)), *_recovered(since_ms))
+    if conditions := scope.conditions(Job.app_id, JobState.job_id):
+        number = number.join(Job, Job.id == JobState.job_id).where(*conditions)
+    return dict(session.execute(number).tuples().all())
+
+
+def of_jobs_where(
+    session: Session, scope: BoardScope, condition: ColumnElement[bool], *, limit: int
+) -> list[BoardJob]:
+    """Return the jobs of which a condition holds, those in trouble first."""
+    order = (JobState.trouble, JobState.newest_at.desc(), Job.id)
+    return fetch(session, BoardJob, _jobs(scope).where(condition).order_by(*order).limit(limit))
+
+
+def had_error(error_key: str, *, since_ms: int, until_ms: int) -> ColumnElement[bool]:
+    """Return the condition that a job failed with an error in a span of time."""
+    found = select(JobError.job_id).where(
+        JobError.error_key == error_key,
+        JobError.last_at >= since_ms,
+        JobError.since_at <= until_ms,
+    )
+    return cast(ColumnElement[bool], Job.id.in_(found))
+
+
+def was_skipped(*, since_ms: int, until_ms: int) -> ColumnElement[bool]:
+    """Return the condition that due times of a job were skipped in a span of time."""
+    found = select(SkippedTicks.job_id).where(
+        SkippedTicks.to_at >= since_ms, SkippedTicks.from_at <= until_ms
+    )
+    return cast(ColumnElement[bool], Job.id.in_(found))
+
+
+def lost_runs_on(app_id: int, address: str, *, since_ms: int) -> ColumnElement[bool]:
+    """Return the condition that a job lost runs with an executor."""
+    lost = select(Run.job_id).where(*lost_with(app_id, address, since_ms=since_ms))
+    return cast(ColumnElement[bool], Job.id.in_(lost))
+
+
+def names_limit(name: str, app_id: int) -> ColumnElement[bool]:
+    """Return the condition that a job of an app has to do with a limit."""
+    uses = literal(",") + Job.limits + literal(",")
+    is_named = or_(uses.contains(f",{name},"), uses.contains(f",{name}:"))
+    return and_(Job.app_id == app_id, Job.limits.is_not(None), is_named)
+
+
+def is_enabled_in(app_id: int) -> ColumnElement[bool]:
+    """Return the condition that a job of an app has a schedule that fires; 0 = of any app."""
+    of_app = () if app_id == 0 else (Job.app_id == app_id,)
+    return and_(Job.is_enabled == 1, *of_app)
 
 
 class OutlookRow(NamedTuple):

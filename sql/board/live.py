@@ -6,7 +6,7 @@ Also the events that are kept of it, once it is over.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
@@ -74,6 +74,7 @@ class EventRow(NamedTuple):
     since_at: int
     until_at: int | None
     runs: int
+    error_key: str | None = None
 
 
 def waiting(session: Session, *, due_before_ms: int) -> list[Waiting]:
@@ -129,13 +130,18 @@ def executors(session: Session) -> list[tuple[int, Registration]]:
 
 def lost_runs(session: Session, app_id: int, address: str, since_ms: int) -> int:
     """Return how many runs were lost with an executor."""
-    lost = select(func.count()).where(
+    lost = select(func.count()).where(*lost_with(app_id, address, since_ms=since_ms))
+    return session.execute(lost).scalar_one()
+
+
+def lost_with(app_id: int, address: str, *, since_ms: int) -> tuple[ColumnElement[bool], ...]:
+    """Return the conditions of runs that were due since then, and were lost with an executor."""
+    return (
         Run.status == RunStatus.LOST,
         Run.app_id == app_id,
         Run.due_at >= since_ms,
         Run.address == address,
     )
-    return session.execute(lost).scalar_one()
 
 
 def full_limits(session: Session) -> list[FullLimit]:
@@ -191,9 +197,11 @@ def add_event(
     since_at: int,
     until_at: int | None,
     runs: int,
+    error_key: str | None,
 ) -> None:
-    row = {"kind": kind, "app_id": app_id, "subject": subject, "since_at": since_at}
-    session.execute(insert(BoardEvent), {**row, "until_at": until_at, "runs": runs})
+    row = {"kind": kind, "app_id": app_id, "subject": subject, "error_key": error_key}
+    row |= {"since_at": since_at, "until_at": until_at, "runs": runs}
+    session.execute(insert(BoardEvent), row)
 
 
 def change_event(

@@ -128,7 +128,8 @@ class BoardFill(Model):
 class BoardEvent(Model):
     """Something that was the case for a while: an executor was gone, or a limit was full.
 
-    `subject` names the executor or the limit; of an open one, `until_at` is NULL.
+    `subject` names the executor or the limit; of an open one, `until_at` is NULL. An outage is an
+    event in each app that it hit, with the same `error_key`.
     """
 
     __tablename__ = "warren_event"
@@ -145,6 +146,7 @@ class BoardEvent(Model):
     until_at: Mapped[int | None] = mapped_column(BigInteger)
     #: How many runs it cost or held up, as far as known.
     runs: Mapped[int] = mapped_column(Integer, default=0)
+    error_key: Mapped[str | None] = mapped_column(String(16))
 
 
 class Outlook(Model):

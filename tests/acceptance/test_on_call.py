@@ -58,10 +58,18 @@ def test_each_job_of_a_cause_runs_once_more_with_two_clicks(home: Page) -> None:
 
 
 def test_what_was_skipped_last_night_and_why_is_one_click(home: Page) -> None:
-    expect(home.get_by_text("Due times of 8 were skipped.")).to_be_visible()
+    expect(home.get_by_text("Due times of 8 jobs were skipped.")).to_be_visible()
     home.get_by_role("link", name="load-items", exact=True).click()
 
     expect(home.locator("main")).to_contain_text("no scheduler could send it in time")
+
+
+def test_the_jobs_of_an_outage_are_one_click_on_its_bar(home: Page) -> None:
+    home.locator(".day tspan", has_text="Connection refused").click()
+
+    expect(home.locator("[data-board-keys] [data-row]")).to_have_count(31)
+    home.locator(".needs .chips").get_by_text("Connection refused").click()
+    expect(home.get_by_text("8 jobs, one error")).to_be_visible()
 
 
 def test_the_executor_that_left_is_one_click(home: Page) -> None:

@@ -92,10 +92,15 @@ def take_back(database: Database) -> None:
     database.write(unit)
 
 
-def _make(connection: Connection) -> None:
+def make(database: Database, revision: str) -> None:
+    """Make the schema of a revision in an empty database."""
+    database.write(lambda session: _make(session.connection(), revision))
+
+
+def _make(connection: Connection, revision: str = "0001") -> None:
     config = migration._config()
     config.attributes["connection"] = connection
-    command.upgrade(config, "0001")
+    command.upgrade(config, revision)
 
 
 def rows(database: Database) -> dict[str, list[dict[str, Any]]]:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -67,7 +68,7 @@ def test_one_sentence_says_how_many_jobs_fail_and_what_they_share(
     assert re.search(r"<title>13 jobs fail · Warren</title>", page)
     assert re.search(r"<h1>13 of 120 jobs fail; 8 share one error since [\d:]+\.</h1>", page)
     assert "23 that failed in the last 24 hours have recovered." in page
-    assert "Due times of 8 were skipped." in page
+    assert "Due times of 8 jobs were skipped." in page
 
 
 def test_the_icon_carries_the_number(installation: Installation) -> None:
@@ -157,6 +158,81 @@ def test_the_machine_says_what_schedulers_say_of_broker_and_database(
     line = words(page[page.index('class="machine"') : page.index('class="card needs"')])
     assert "Broker confirms nothing" in line
     assert "Database replaced server can be written" in line
+
+
+def events_of(installation: Installation, owner: str) -> dict[str, dict[str, Any]]:
+    """The events that somebody sees, by what they are about."""
+    board = program(installation, owner).call("GET", "/board").get_json()
+    return {
+        event["subject"].rpartition("failed: ")[2] or event["kind"]: event
+        for event in board["events"]
+    }
+
+
+def test_an_outage_of_several_apps_is_one_event_of_the_readers_apps(
+    installation: Installation,
+) -> None:
+    events = events_of(installation, "anna")
+    refused = events["Connection refused"]
+    rejected = events['FATAL: password authentication failed for user "svc_sync"']
+    searched = events_of(installation, "samu")
+
+    assert (refused["count"], refused["recovered"], refused["app"]) == (31, 23, None)
+    assert (rejected["count"], rejected["recovered"], rejected["until"]) == (8, 0, None)
+    assert refused["until"] is not None
+    own = searched["Connection refused"]
+    assert (own["count"], own["recovered"], own["app"]) == (5, 4, "search")
+    assert not [subject for subject in searched if "password" in subject]
+
+
+def test_a_bar_of_the_picture_lists_the_jobs_that_it_hit(installation: Installation) -> None:
+    outage, events = installation.outage, events_of(installation, "anna")
+    mails = {name for name in outage.jobs if name.startswith("mail-")}
+    expected = {
+        "Connection refused": outage.one_error | outage.recovered,
+        'FATAL: password authentication failed for user "svc_sync"': outage.one_error,
+        "warehouse-1": {"copy-customers"},
+        "warehouse": {"copy-items", "load-orders"},
+        "ops: CRM-482": mails,
+        "NO_SCHEDULER": outage.skipped,
+    }
+
+    found = {}
+    for subject, event in events.items():
+        page = installation.admin.get(f"/?event={event['id']}").text
+        found[subject] = set(re.findall(r"data-open[^>]*>([^<]+)</a>", page))
+        assert f'href="/?event={event["id"]}#needs"' in page, subject
+        [chip] = re.findall(r'<p class="chips"><a href="([^"]+)"', page)
+        assert chip == "/", subject
+
+    assert found == expected
+
+
+def test_a_bar_of_a_foreign_app_filters_nothing(installation: Installation) -> None:
+    foreign = events_of(installation, "anna")["ops: CRM-482"]["id"]
+
+    page = installation.searcher.get(f"/?event={foreign}").text
+
+    assert 'class="chips"' not in page
+    assert "index-build" in page
+    assert "mail-" not in page
+
+
+def test_labels_of_outages_are_short_and_say_what_differs(installation: Installation) -> None:
+    page = installation.admin.get("/").text
+
+    labels = re.findall(r'<tspan class="what">([^<]+)</tspan> ([^<]*)</text>', page)
+    assert ("Connection refused", "31 jobs · 23 recovered") in labels
+    assert ("executor warehouse-1 gone", "1 run lost") in labels
+    assert max(len(label) for label, _ in labels) <= 60
+
+
+def test_what_is_counted_once_is_said_in_the_singular(installation: Installation) -> None:
+    page = words(installation.admin.get("/").text)
+
+    assert "Runs of 1 job wait for longer than usual." in page
+    assert "1 job has been running for much longer than usual." in page
+    assert re.findall(r"\b1 (?:jobs|runs|slots)\b", page) == []
 
 
 def test_a_reader_of_one_app_sees_nothing_of_others(installation: Installation) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tests.support import first_schema
 from warren.sql.engine import Database
 from warren.sql.errors import SchemaMismatch
-from warren.sql.models import Model
+from warren.sql.models import BoardEvent, Model
 from warren.sql.schema import migration, version
 
 
@@ -64,4 +64,20 @@ def test_an_upgrade_of_0_1_0_that_was_killed_can_be_made_again(database: Databas
     migration.upgrade(database)
 
     assert len(first_schema.rows(database)["xxl_job_log"]) == len(before["xxl_job_log"])
+    assert differences(database) == []
+
+
+def test_events_of_the_board_stay_without_an_error(database: Database) -> None:
+    first_schema.make(database, "0004_0.2.0")
+    event = "INSERT INTO warren_event (kind, app_id, subject, since_at, until_at, runs)"
+    database.write(
+        lambda session: session.connection().exec_driver_sql(
+            f"{event} VALUES ('OUTAGE', 1, 'refused', 1, NULL, 5)"
+        )
+    )
+
+    migration.upgrade(database)
+
+    [kept] = database.read(lambda session: session.scalars(select(BoardEvent)).all())
+    assert (kept.subject, kept.runs, kept.error_key) == ("refused", 5, None)
     assert differences(database) == []

@@ -37,13 +37,35 @@ def test_an_outage_lasts_while_one_of_its_jobs_fails_with_that_error() -> None:
     assert over.until_at == START + 40 * MINUTE_MS
 
 
-def test_other_apps_other_errors_and_other_times_are_no_outage() -> None:
-    apps = [spell(0, 9, app_id=app_id) for app_id in range(5)]
+def test_an_outage_over_several_apps_has_a_part_in_each() -> None:
+    spells = [spell(minute, 40, app_id=1 + minute // 3) for minute in range(8)]
+
+    parts = outages(spells)
+
+    assert [(part.app_id, part.count, part.since_at - START) for part in parts] == [
+        (1, 3, 0),
+        (2, 3, 3 * MINUTE_MS),
+        (3, 2, 6 * MINUTE_MS),
+    ]
+    assert {part.error_key for part in parts} == {"refused"}
+    assert outages(spells[:4]) == []
+
+
+def test_other_errors_and_other_times_are_no_outage() -> None:
     errors = [spell(0, 9, key=key) for key in "abcde"]
     times = [spell(minute, minute + 1) for minute in range(0, 100, 20)]
 
-    for spells in (apps, errors, times):
+    for spells in (errors, times):
         assert outages(spells) == []
+
+
+def test_an_outage_whose_first_job_is_another_one_now_is_the_same_event() -> None:
+    one = Happening(
+        kind=EventKind.OUTAGE, app_id=1, subject="refused by 2", since_at=START, error_key="refused"
+    )
+    known = [EventRow(1, "OUTAGE", 1, "refused by 1", START, None, 5, "refused")]
+
+    assert [event and event.id for _, event in matched([one], known)] == [1]
 
 
 def test_what_goes_on_is_the_same_event() -> None:
