@@ -59,8 +59,8 @@ class JobOnBoard(msgspec.Struct, kw_only=True, frozen=True):
     `trouble_since` is the due time, or the start, since which it has this trouble, and `count` how
     many due times it concerns. `error` is the newest one, without secrets, and `error_since` the
     first due time in a row that had it. `newest_run` is the run that decided the newest due time.
-    `took` and `usual` are in seconds; `usual` is the median of the last successes, null if these
-    are too few. `next_at` is when it is due next.
+    `took`, `usual` and `last_week` are in seconds; `usual` is the median of the last successes and
+    `last_week` what it was a week ago, null if these are too few. `next_at` is when it is due next.
     """
 
     id: int
@@ -78,6 +78,7 @@ class JobOnBoard(msgspec.Struct, kw_only=True, frozen=True):
     newest_run: int | None
     took: float
     usual: float | None
+    last_week: float | None
     next_at: datetime | None
     strip: list[DueTimeMark]
     mute: JobMute | None = None

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from zoneinfo import ZoneInfo
@@ -228,7 +228,7 @@ class BoardPages:
             self._fill(session, scope, page)
         else:
             jobs = board_view.of_event(session, known.actor, event_id, now_ms=now_ms, limit=PAGE)
-            page.rows = [self._row(job) for job in jobs]
+            page.rows = self._rows(session, jobs)
         return page
 
     def _fill(self, session: Session, scope: BoardScope, page: Page) -> None:
@@ -433,18 +433,32 @@ def _why(state: JobOnBoard, times: LocalTimes) -> str:
     """Return the newest error of a job, or the reason why it is listed."""
     if state.trouble in FAILS:
         return state.error
-    took, usual = (times.duration(int((s or 0) * 1000)) for s in (state.took, state.usual))
-    reasons = {
+    spans = (state.took, state.usual, state.last_week)
+    took, usual, week = (times.duration(int((seconds or 0) * 1000)) for seconds in spans)
+    reasons: Mapping[Trouble, Callable[[], str]] = {
         Trouble.SKIPPED: lambda: gettext("%(n)s skipped", n=state.count),
         Trouble.WAITING: lambda: (
             gettext("1 run waits")
             if state.count == 1
             else gettext("%(n)s runs wait", n=state.count)
         ),
-        Trouble.SLOW: lambda: gettext("took %(took)s, usually %(usual)s", took=took, usual=usual),
+        Trouble.SLOW: lambda: _slow(took, usual, week if state.last_week else ""),
         Trouble.LONG: lambda: gettext("still running, usually %(usual)s", usual=usual),
     }
     return reasons[state.trouble]() if state.trouble in reasons else ""
+
+
+def _slow(took: str, usual: str, week: str) -> str:
+    if week:
+        return str(
+            gettext(
+                "took %(took)s, usually %(usual)s, a week ago %(week)s",
+                took=took,
+                usual=usual,
+                week=week,
+            )
+        )
+    return str(gettext("took %(took)s, usually %(usual)s", took=took, usual=usual))
 
 
 def _again_url(run_ids: Sequence[int]) -> str:

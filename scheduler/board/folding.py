@@ -8,6 +8,8 @@ read again.
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import islice
+from statistics import median
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -15,9 +17,19 @@ from sqlalchemy.orm import Session
 from warren.scheduler.board import history
 from warren.scheduler.board.due_time import DueTime, judge
 from warren.scheduler.board.error_text import error_of
-from warren.scheduler.board.history import LENGTH, Entry, History, Skipped, Spell, Streak, Summary
+from warren.scheduler.board.history import (
+    LENGTH,
+    MAX_SUCCESSES,
+    MIN_SUCCESSES,
+    Entry,
+    History,
+    Skipped,
+    Spell,
+    Streak,
+    Summary,
+)
 from warren.sql.batch import chunks
-from warren.sql.board import due_runs, job_states, quarters
+from warren.sql.board import due_runs, job_states, live, quarters
 from warren.sql.board.due_runs import DueRun
 from warren.sql.board.job_states import StoredError, StoredState, Trouble
 from warren.sql.instants import DAY_MS
@@ -30,7 +42,8 @@ from warren.sql.unfolded import Change, quarter_of
 READ_MS, READ_MOST = DAY_MS, 2_000
 #: A run is slow if it takes this many times as long as usual, and this much longer.
 SLOW_FACTOR, SLOW_MS = 2, 10_000
-_NO_STATE = StoredState(0, "", "", "", 0, 0, 0)
+WEEK_MS = 7 * DAY_MS
+_NO_STATE = StoredState(0, "", "", "", 0, 0, 0, 0)
 
 
 @dataclass(slots=True)
@@ -125,7 +138,7 @@ def columns(kept: History, state: StoredState, texts: Mapping[int, str]) -> dict
     text = state.error_text if state.error_key == spell.error else ""
     return {
         "trouble": trouble_of(
-            folded_trouble(summary),
+            folded_trouble(summary, state.week_ms),
             waiting=state.waiting_count > 0,
             is_long=state.long_since > 0,
         ).value,
@@ -148,14 +161,19 @@ def columns(kept: History, state: StoredState, texts: Mapping[int, str]) -> dict
     }
 
 
-def folded_trouble(summary: Summary) -> Trouble:
-    """Return what is wrong with a job by its due times that are over."""
+def folded_trouble(summary: Summary, week_ms: int) -> Trouble:
+    """Return what is wrong with a job by its due times that are over.
+
+    `week_ms` is how long it usually took a week ago.
+    """
     newest = summary.newest
     if newest is not None and newest.has_failed:
         return Trouble.LOST if newest.status is RunStatus.LOST else Trouble.FAILING
     if summary.skipped:
         return Trouble.SKIPPED
     if newest is not None and is_slow(newest.took_ms, summary.usual_ms):
+        return Trouble.SLOW
+    if is_slow(summary.usual_ms, week_ms):
         return Trouble.SLOW
     return Trouble.NONE
 
@@ -169,6 +187,35 @@ def trouble_of(folded: Trouble, *, waiting: bool, is_long: bool) -> Trouble:
 def is_slow(took_ms: int, usual_ms: int) -> bool:
     """Whether a run takes much longer than usual."""
     return usual_ms > 0 and took_ms > max(SLOW_FACTOR * usual_ms, usual_ms + SLOW_MS)
+
+
+def compare(session: Session, job_ids: Iterable[int], *, now_ms: int) -> None:
+    """Store how long jobs usually took a week ago; the caller has locked the board."""
+    rows = []
+    for state in live.states(session, job_ids):
+        week_ms = _usual_before(session, state.job_id, now_ms - WEEK_MS)
+        if week_ms != state.week_ms:
+            folded = folded_trouble(history.from_text(state.strip).summary(), week_ms)
+            trouble = trouble_of(
+                folded, waiting=state.waiting_count > 0, is_long=state.long_since > 0
+            )
+            rows.append({"job_id": state.job_id, "week_ms": week_ms, "trouble": trouble.value})
+    live.mark(session, rows)
+
+
+def _usual_before(session: Session, job_id: int, until_at: int) -> int:
+    """Return the usual duration by the week before an instant; 0 = there are too few successes."""
+    took: list[int] = []
+    looked = due_runs.newest_first(
+        session, job_id, until_at=until_at, page_length=3 * MAX_SUCCESSES
+    )
+    for runs in islice(looked, 3 * MAX_SUCCESSES):
+        if runs[0].scheduled_at < until_at - WEEK_MS or len(took) == MAX_SUCCESSES:
+            break
+        due_time = judge(runs, _nodes(session, runs))
+        if due_time is not None and due_time.has_succeeded:
+            took.append(due_time.took_ms)
+    return int(median(took)) if len(took) >= MIN_SUCCESSES else 0
 
 
 def _judge(session: Session, batch: _Batch, runs: Collection[DueRun]) -> set[int]:

@@ -11,9 +11,16 @@ import structlog
 from sqlalchemy.orm import Session
 
 from warren.scheduler.board import events, history, next_hour
-from warren.scheduler.board.folding import fold, folded_trouble, is_slow, rebuild, trouble_of
+from warren.scheduler.board.folding import (
+    compare,
+    fold,
+    folded_trouble,
+    is_slow,
+    rebuild,
+    trouble_of,
+)
 from warren.sql import unfolded
-from warren.sql.board import fill, live, quarters
+from warren.sql.board import fill, job_states, live, quarters
 from warren.sql.board.live import Waiting
 from warren.sql.engine import Database
 from warren.sql.instants import HOUR_MS, MINUTE_MS
@@ -35,6 +42,8 @@ LOOK_MS = 10_000
 OVERDUE_MS = MINUTE_MS
 #: How often to look ahead.
 FORESEE_MS = MINUTE_MS
+#: How often to compare each job with a week ago at most, and how many jobs at once.
+COMPARE_MS, COMPARED_JOBS = HOUR_MS, 500
 #: Jobs and quarters filled at once, and the share of time that this may take.
 FILL_JOBS, FILL_QUARTERS = 50, 4
 FILL_FACTOR = 1.0
@@ -65,6 +74,9 @@ class BoardKeeper:
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._is_filled = False
         self._renewed_ms = self._looked_ms = self._forgot_ms = self._foresaw_ms = 0
+        #: When a comparison of all jobs began, and how far it is; None = it is over.
+        self._compared_ms = 0
+        self._compared_id: int | None = None
         #: The jobs that are stored as waiting or running for long; None = not known.
         self._marked: set[int] | None = None
 
@@ -88,6 +100,7 @@ class BoardKeeper:
                     lambda session: next_hour.make(session, timezone=self._timezone, now_ms=now_ms)
                 )
                 self._foresaw_ms = now_ms
+                self._database.write(lambda session: self._compare(session, now_ms))
         took = self._monotonic() - began
         if has_more or not self._is_filled:
             return took * FILL_FACTOR
@@ -120,6 +133,17 @@ class BoardKeeper:
             quarters.forget(session, quarter_of(now_ms - quarters.KEPT_MS))
             live.forget_events(session, now_ms - events.KEPT_MS)
             self._forgot_ms = now_ms
+
+    def _compare(self, session: Session, now_ms: int) -> None:
+        """Compare some jobs with a week ago."""
+        if self._compared_id is None:
+            if abs(now_ms - self._compared_ms) < COMPARE_MS:
+                return
+            self._compared_ms, self._compared_id = now_ms, 0
+        fill.lock(session)
+        job_ids = job_states.with_usual(session, after_id=self._compared_id, limit=COMPARED_JOBS)
+        compare(session, job_ids, now_ms=now_ms)
+        self._compared_id = job_ids[-1] if len(job_ids) == COMPARED_JOBS else None
 
     def _fill(self, session: Session, now_ms: int) -> bool:
         """Fill a part of the board from the rows of before; return whether that is over."""
@@ -182,7 +206,7 @@ def _mark_open(
         seen = (number, oldest_at, long_since)
         if seen == (state.waiting_count, state.waiting_since, state.long_since):
             continue
-        folded = folded_trouble(history.from_text(state.strip).summary())
+        folded = folded_trouble(history.from_text(state.strip).summary(), state.week_ms)
         trouble = trouble_of(folded, waiting=number > 0, is_long=long_since > 0)
         rows.append(
             {

@@ -157,6 +157,7 @@ def job_state(row: BoardJob, now_ms: int) -> JobOnBoard:
         newest_run=row.newest_run_id or None,
         took=row.took_ms / 1000,
         usual=row.usual_ms / 1000 if row.usual_ms else None,
+        last_week=row.week_ms / 1000 if row.week_ms else None,
         next_at=_next(row),
         strip=marks(row.strip),
         mute=_mute(row, now_ms),

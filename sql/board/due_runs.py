@@ -72,23 +72,26 @@ def at(session: Session, times: Iterable[DueTime]) -> list[DueRun]:
     ]
 
 
-def newest_first(session: Session, job_id: int) -> Iterator[list[DueRun]]:
-    """Yield the runs of each due time of a job, the newest due time first."""
-    until_at = None
+def newest_first(
+    session: Session, job_id: int, *, until_at: int | None = None, page_length: int = PAGE
+) -> Iterator[list[DueRun]]:
+    """Yield the runs of each due time of a job before `until_at`, the newest due time first."""
     while True:
         wanted = query(DueRun, Run).where(Run.job_id == job_id)
         if until_at is not None:
             wanted = wanted.where(Run.scheduled_at < until_at)
-        newest = use_index(wanted, Run, BY_TICK).order_by(Run.scheduled_at.desc()).limit(PAGE)
+        newest = (
+            use_index(wanted, Run, BY_TICK).order_by(Run.scheduled_at.desc()).limit(page_length)
+        )
         page = fetch(session, DueRun, newest)
         times = [list(runs) for _, runs in groupby(page, lambda run: run.scheduled_at)]
-        if len(page) == PAGE:
+        if len(page) == page_length:
             # The last one may be cut.
             last = times.pop()[0].scheduled_at
             if not times:
                 times.append(at(session, [DueTime(job_id, last)]))
         yield from times
-        if len(page) < PAGE:
+        if len(page) < page_length:
             return
         until_at = times[-1][0].scheduled_at
 

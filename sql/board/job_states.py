@@ -42,6 +42,7 @@ class StoredState(NamedTuple):
     waiting_count: int
     waiting_since: int
     long_since: int
+    week_ms: int
 
 
 class StoredError(NamedTuple):
@@ -88,6 +89,12 @@ def store(
         update_each(session, JobState, changed, guard=ALREADY_LOCKED, key="job_id")
     if new:
         insert_or_ignore(session, JobState, new, key="job_id")
+
+
+def with_usual(session: Session, *, after_id: int, limit: int) -> list[int]:
+    """Return the first jobs after an id of which it is known how long they usually take."""
+    usual = select(JobState.job_id).where(JobState.job_id > after_id, JobState.usual_ms > 0)
+    return list(session.execute(usual.order_by(JobState.job_id).limit(limit)).scalars())
 
 
 def errors(

@@ -85,6 +85,7 @@ class BoardJob(NamedTuple):
     newest_run_id: int
     took_ms: int
     usual_ms: int
+    week_ms: int
     skipped_since: int
     skipped_count: int
     waiting_count: int

@@ -43,6 +43,7 @@ class LiveState(NamedTuple):
     waiting_count: int
     waiting_since: int
     long_since: int
+    week_ms: int
     strip: str
 
 

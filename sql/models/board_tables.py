@@ -74,6 +74,8 @@ class JobState(Model):
     #: When the run started that runs beyond the usual duration.
     long_since: Mapped[int] = mapped_column(BigInteger, default=0)
     strip: Mapped[str] = mapped_column(String(2_000), default="")
+    #: The median of the last successes a week ago; 0 = there are too few.
+    week_ms: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
 
 
 class JobError(Model):

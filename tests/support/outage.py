@@ -45,6 +45,8 @@ PAUSED_MS = 7 * HOUR_MS + 12 * MINUTE_MS
 #: The most due times of a job that have rows.
 MOST_RUNS = 160
 NIGHTS = 9
+#: Due times of a week ago, of jobs that are due more often than daily.
+LAST_WEEK = 8
 
 EXECUTORS = {
     "billing": ("billing-1", "billing-2"),
@@ -309,6 +311,8 @@ class _Filling:
     def _add_history(self, job: _Job, skipped: int | None) -> None:
         last = self._last_due(job)
         count = NIGHTS if job.cron else min(MOST_RUNS, 2 * DAY_MS // job.every_ms)
+        if not job.cron:
+            self._add_last_week(job)
         for back in range(count - 1, -1, -1):
             due = last - back * job.every_ms
             ago = self._now_ms - due
@@ -325,6 +329,13 @@ class _Filling:
             else:
                 said = f"{self._chance.randint(3, 900)} rows"
                 self._row(job, due, RunStatus.SUCCEEDED, took_ms=took, message=said)
+
+    def _add_last_week(self, job: _Job) -> None:
+        """Add successes of a week ago, to compare with."""
+        last = self._last_due(job) - (8 * DAY_MS // job.every_ms) * job.every_ms
+        for back in range(LAST_WEEK, -1, -1):
+            took = int(job.usual_ms * self._chance.uniform(0.8, 1.2))
+            self._row(job, last - back * job.every_ms, RunStatus.SUCCEEDED, took_ms=took)
 
     def _is_special(self, job: _Job, back: int) -> bool:
         """Whether a due time is added elsewhere: lost, waiting, or running."""

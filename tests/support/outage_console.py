@@ -14,7 +14,7 @@ from tests.support.acting import NamedUsers
 from tests.support.console import Clock, make_app
 from tests.support.outage import Outage, fill
 from warren.scheduler.board import next_hour
-from warren.scheduler.board.folding import rebuild
+from warren.scheduler.board.folding import compare, rebuild
 from warren.scheduler.board.keeper import look
 from warren.sql.accounts.users import Role
 from warren.sql.board import quarters
@@ -69,6 +69,7 @@ def fill_with_board(database: Database, seed: int = 7) -> Outage:
             quarters.recount(session, at_ms)
         quarters.recount_skips(session, now_ms - DAY_MS, now_ms)
         look(session, None, now_ms=now_ms)
+        compare(session, outage.jobs.values(), now_ms=now_ms)
         next_hour.make(session, timezone="UTC", now_ms=now_ms)
 
     database.write(unit)

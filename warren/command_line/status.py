@@ -62,6 +62,8 @@ def _why(job: JobOnBoard) -> str:
     if job.trouble in FAILS:
         return job.error
     usual = "" if job.usual is None else f", usually {duration(job.usual)}"
+    if job.trouble is Trouble.SLOW and job.last_week is not None:
+        usual += f", {duration(job.last_week)} a week ago"
     reasons = {
         Trouble.SLOW: f"took {duration(job.took)}{usual}",
         Trouble.LONG: f"still running{usual}",

@@ -117,7 +117,7 @@ def test_the_strip_of_a_job_says_its_outcomes_in_words_too(installation: Install
     strips = re.findall(
         r'aria-label="last due times: (\d+) succeeded, (\d+) failed, (\d+) skip', page
     )
-    assert len(strips) == 24
+    assert len(strips) == 25
     assert ("8", "0", "1") in strips
 
 
@@ -218,6 +218,20 @@ def test_a_bar_of_a_foreign_app_filters_nothing(installation: Installation) -> N
     assert "mail-" not in page
 
 
+def test_a_job_that_takes_longer_than_last_week_is_in_trouble(installation: Installation) -> None:
+    page = installation.admin.get("/").text
+    [job] = [
+        job
+        for job in program(installation, "anna").call("GET", "/board").get_json()["jobs"]
+        if job["job"] == "snapshot-clicks"
+    ]
+
+    assert "1 job took much longer than usual." in page
+    assert re.search(r"took [\w ]+, usually [\w ]+, a week ago 1 min \d+ s", page)
+    assert (job["trouble"], round(job["last_week"], -1)) == ("SLOW", 100)
+    assert job["usual"] > 2 * job["last_week"] + 10
+
+
 def test_labels_of_outages_are_short_and_say_what_differs(installation: Installation) -> None:
     page = installation.admin.get("/").text
 
@@ -231,7 +245,7 @@ def test_what_is_counted_once_is_said_in_the_singular(installation: Installation
     page = words(installation.admin.get("/").text)
 
     assert "Runs of 1 job wait for longer than usual." in page
-    assert "1 job has been running for much longer than usual." in page
+    assert "2 jobs have been running for much longer than usual." in page
     assert re.findall(r"\b1 (?:jobs|runs|slots)\b", page) == []
 
 
@@ -305,9 +319,9 @@ def test_jobs_can_be_listed_by_how_they_are_doing(installation: Installation) ->
 
     assert names("failing") == outage.failing
     assert names("recovered") == outage.recovered
-    others = {"copy-items", "load-orders", "purge-caches"}
+    others = {"copy-items", "load-orders", "purge-caches", "snapshot-clicks"}
     assert names("trouble") == outage.failing | outage.skipped | others
-    assert len(names("fine")) == 96
+    assert len(names("fine")) == 95
 
 
 def test_the_command_line_says_the_sentence_and_its_status_tells_scripts(

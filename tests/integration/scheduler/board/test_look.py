@@ -6,11 +6,14 @@ import pytest
 from sqlalchemy import select, update
 
 from tests.support.stored_rows import Rows
+from warren.scheduler.board import history
+from warren.scheduler.board.due_time import DueTime
 from warren.scheduler.board.keeper import BoardKeeper
 from warren.sql.board import job_states
 from warren.sql.board.job_states import Trouble
-from warren.sql.instants import HOUR_MS, MINUTE_MS
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.models import BoardEvent, Hold, JobError, JobState, Limit, Pause, Registration, Run
+from warren.sql.run_status import RunStatus
 
 NOW = 1_800_000_000_000
 
@@ -80,6 +83,40 @@ def test_a_job_runs_for_long_by_its_usual_duration(rows: Rows, keeper: BoardKeep
         Trouble.LONG,
         NOW,
     )
+
+
+def test_a_job_that_takes_longer_than_a_week_ago_is_slow(rows: Rows, keeper: BoardKeeper) -> None:
+    job_id = rows.job("snapshot")
+    kept = history.of(
+        DueTime(at=NOW - n * HOUR_MS, status=RunStatus.SUCCEEDED, took_ms=400_000, run_id=n)
+        for n in range(9, 0, -1)
+    )
+    usual_ms = kept.summary().usual_ms
+    job_states_row(rows, job_id, usual_ms=usual_ms, strip=history.to_text(kept))
+    for number in range(8, 14):
+        at_ms = NOW - number * DAY_MS
+        rows.run(job_id, at_ms, status="SUCCEEDED", started_at=at_ms, finished_at=at_ms + 100_000)
+    failed_at = NOW - 8 * DAY_MS + HOUR_MS
+    rows.run(job_id, failed_at, status="FAILED", started_at=failed_at, finished_at=failed_at)
+
+    look(keeper, NOW)
+
+    compared = state(rows, job_id)
+    assert (compared["week_ms"], compared["trouble"]) == (100_000, Trouble.SLOW)
+
+
+def test_a_week_ago_needs_as_many_successes_as_what_is_usual(
+    rows: Rows, keeper: BoardKeeper
+) -> None:
+    job_id = rows.job("snapshot")
+    job_states_row(rows, job_id, usual_ms=MINUTE_MS)
+    for number in (8, 9, 10, 11, 15, 16, 17):
+        at_ms = NOW - number * DAY_MS
+        rows.run(job_id, at_ms, status="SUCCEEDED", started_at=at_ms, finished_at=at_ms + 1_000)
+
+    look(keeper, NOW)
+
+    assert state(rows, job_id)["week_ms"] == 0
 
 
 def test_an_executor_is_gone_until_it_is_back(rows: Rows, keeper: BoardKeeper) -> None:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from tests.support import first_schema
 from warren.sql.engine import Database
 from warren.sql.errors import SchemaMismatch
-from warren.sql.models import BoardEvent, Model
+from warren.sql.models import BoardEvent, JobState, Model
 from warren.sql.schema import migration, version
 
 
@@ -64,6 +64,24 @@ def test_an_upgrade_of_0_1_0_that_was_killed_can_be_made_again(database: Databas
     migration.upgrade(database)
 
     assert len(first_schema.rows(database)["xxl_job_log"]) == len(before["xxl_job_log"])
+    assert differences(database) == []
+
+
+def test_states_of_jobs_stay_without_a_week_ago(database: Database) -> None:
+    first_schema.make(database, "0005_0.2.0")
+    state = {column.name: 1 for column in JobState.__table__.columns if column.name != "week_ms"}
+    names = ", ".join(state)
+    values = ", ".join(str(value) for value in state.values())
+    database.write(
+        lambda session: session.connection().exec_driver_sql(
+            f"INSERT INTO warren_job_state ({names}) VALUES ({values})"
+        )
+    )
+
+    migration.upgrade(database)
+
+    [kept] = database.read(lambda session: session.scalars(select(JobState)).all())
+    assert (kept.usual_ms, kept.strip, kept.week_ms) == (1, "1", 0)
     assert differences(database) == []
 
 
