@@ -31,7 +31,10 @@ from warren.scheduler.actor import Right
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.reading import calendars_for, read_schedule
 from warren.scheduler.schedules.schedule import ScheduleFacts
-from warren.sql.instants import DAY_MS, HOUR_MS, moment
+from warren.sql.board import listing as board
+from warren.sql.board import quarters
+from warren.sql.board.listing import BoardScope
+from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
 from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.job_rows import ScheduledJob
@@ -41,10 +44,13 @@ from warren.sql.listings.job_spans import TROUBLE, Sample
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.run_rows import RunFacts
+from warren.sql.unfolded import QUARTER_MS, quarter_of
 
 WIDTH = 2_400
 #: Shorter runs that begin within this distance become one bar.
 STEP = 10
+#: The height of the highest bar of a quarter of an hour, above or below its line.
+QUARTER_HEIGHT = 20
 #: A bar shows as late a run that starts more than this after its due time.
 SHOWN_LATE_MS = 10_000
 #: A bar of several runs shows the state with the highest value.
@@ -225,6 +231,8 @@ def _merged(last: Bar, fresh: Bar) -> Bar:
 ROWS, ROW_RUNS, ROW_TICKS, ROW_SKIPS = 30, 120, 60, 20
 #: The most skips that are read to choose rows.
 SEEN_SKIPS = 400
+#: The most jobs that failed in the window, if there are too many runs to read.
+SEEN_FAILED = 200
 #: The most jobs whose future due times are in the row of an app.
 APP_JOBS = 5
 #: A run that started in the window may have been due this much earlier.
@@ -322,6 +330,20 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuarterBar:
+    """All runs of a quarter of an hour: how many are `good`, `bad`, `skipped` or `ahead`.
+
+    Each of them that is drawn as a bar has a height.
+    """
+
+    at_ms: int
+    x: int
+    width: int
+    number: Counter[str]
+    height: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Timeline:
     """The rows of a page, and what is missing.
 
@@ -334,6 +356,7 @@ class Timeline:
     left_out: int
     complete_from_ms: int | None
     due_until_ms: int | None
+    quarters: list[QuarterBar]
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,7 +400,17 @@ class TimelineReader:
             limit=SEEN_SKIPS,
         )
         skipped = skips.lines(self.session, wanted)
-        urgent = self._most_urgent(seen.runs, skipped, ahead.job_ids)
+        # A sample that ends minutes ago says nothing of the day; what the board keeps does.
+        failed = {}
+        if seen.complete_from_ms is not None:
+            failed = board.failed_between(
+                self.session,
+                BoardScope(app_ids),
+                since_ms=window.from_ms,
+                until_ms=min(window.until_ms, seen.complete_from_ms),
+                limit=SEEN_FAILED,
+            )
+        urgent = self._most_urgent(seen.runs, skipped, ahead.job_ids, failed)
         by_job = grouping is Grouping.JOB
         jobs = {} if by_job else job_spans.jobs_by_ids(self.session, urgent)
         # In the order of their most urgent jobs.
@@ -393,16 +426,59 @@ class TimelineReader:
             left_out=max(0, len(urgent if by_job else apps) - ROWS),
             complete_from_ms=seen.complete_from_ms,
             due_until_ms=ahead.seen_until_ms,
+            quarters=self._quarters(app_ids),
         )
 
+    def _quarters(self, app_ids: Collection[int] | None) -> list[QuarterBar]:
+        """Return the runs of the window by quarter, and the next due times within an hour."""
+        window = self.window
+        sums: dict[int, Counter[str]] = defaultdict(Counter)
+        for row in quarters.between(self.session, window.from_ms, window.until_ms, app_ids):
+            sums[row.quarter_at]["good"] += row.succeeded
+            sums[row.quarter_at]["bad"] += row.failed
+            sums[row.quarter_at]["skipped"] += row.skipped
+        until_ms = min(window.until_ms, window.now_ms + HOUR_MS)
+        if window.now_ms < until_ms:
+            ahead = next_ticks.read(
+                self.session, app_ids, from_ms=window.now_ms, to_ms=until_ms, limit=1
+            )
+            for minute, number in ahead.per_minute.items():
+                sums[quarter_of(window.now_ms + minute * MINUTE_MS)]["ahead"] += number
+        most = max(
+            (max(one["good"] + one["ahead"], one["bad"]) for one in sums.values()), default=0
+        )
+        return [
+            QuarterBar(
+                at_ms=at_ms,
+                x=window.place(at_ms),
+                width=max(window.place(at_ms + QUARTER_MS) - window.place(at_ms) - 2, 2),
+                number=one,
+                height={
+                    name: max(round(one[name] * QUARTER_HEIGHT / most, 1), 1.5)
+                    for name in ("good", "bad", "ahead")
+                    if one[name]
+                },
+            )
+            for at_ms, one in sorted(sums.items())
+        ]
+
     def _most_urgent(
-        self, runs: Iterable[RunFacts], skipped: Iterable[SkipLine], due: Iterable[int]
+        self,
+        runs: Iterable[RunFacts],
+        skipped: Iterable[SkipLine],
+        due: Iterable[int],
+        failed: Mapping[int, int],
     ) -> list[int]:
-        """Return job ids: skipped ones, late, failed, busy ones, then those with due times."""
+        """Return job ids: skipped ones, late, failed, busy ones, then those with due times.
+
+        `failed` are failures by job before those in `runs`.
+        """
         urgency: dict[int, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
         for skip in skipped:
             if skip.job is not None:
                 urgency[skip.job_id][0] -= skip.number
+        for job_id, number in failed.items():
+            urgency[job_id][2] -= number
         for run in runs:
             urgency[run.job_id][1] -= span(run, self.window.now_ms).is_late
             urgency[run.job_id][2] -= run.status in TROUBLE
@@ -583,9 +659,23 @@ def _overlapping_in_jobs(spans: Iterable[Span]) -> set[int]:
     return {run_id for each in by_job.values() for run_id in overlapping(each)}
 
 
-#: Milliseconds between grid lines, by the hours that the page shows before and after its middle.
-ZOOMS = {"24": 4 * HOUR_MS, "6": HOUR_MS, "1": HOUR_MS // 4}
-DEFAULT_ZOOM = "24"
+@dataclass(frozen=True, slots=True)
+class Zoom:
+    """The period that a page shows around its middle, and what lies between its grid lines."""
+
+    before_ms: int
+    after_ms: int
+    line_ms: int
+
+
+#: By the value of their choice, the widest first.
+ZOOMS = {
+    "24": Zoom(24 * HOUR_MS, 24 * HOUR_MS, 4 * HOUR_MS),
+    "6": Zoom(6 * HOUR_MS, 6 * HOUR_MS, HOUR_MS),
+    "recent": Zoom(6 * HOUR_MS, HOUR_MS, HOUR_MS),
+    "1": Zoom(HOUR_MS, HOUR_MS, HOUR_MS // 4),
+}
+DEFAULT_ZOOM = "recent"
 #: The linked list of a bar's runs starts this much before the first is due, and ends later.
 _AROUND_MS = 60_000
 #: Limits for the middle of the page: 2000 to 2200.
@@ -609,6 +699,7 @@ class TimelineForm(ConsoleForm):
             [
                 ("24", lazy_gettext("± 24 h")),
                 ("6", lazy_gettext("± 6 h")),
+                ("recent", lazy_gettext("last 6 h, next 1 h")),
                 ("1", lazy_gettext("± 1 h")),
             ]
         ),
@@ -642,7 +733,8 @@ class TimelinePages:
         if not form.validate():
             return render_template("pages/timeline.html", form=form, found=None), 422
         mine = {apps[form.app.data]} if form.app.data else known.app_ids
-        window, grouping = self._window(form), Grouping(form.rows.data)
+        zoom, grouping = ZOOMS[form.zoom.data], Grouping(form.rows.data)
+        window = self._window(zoom)
         timeline = self._services.database.read(
             lambda s: TimelineReader(s, window, self._services.timezone).read(mine, grouping)
         )
@@ -651,16 +743,18 @@ class TimelinePages:
             form=form,
             found=timeline,
             width=WIDTH,
-            lines=list(self._lines(window, ZOOMS[form.zoom.data])),
+            lines=list(self._lines(window, zoom.line_ms)),
             middle_ms=_middle_ms(),
-            half_ms=int(form.zoom.data) * HOUR_MS,
+            step_ms=(zoom.before_ms + zoom.after_ms) // 2,
+            closer=_neighbour(form.zoom.data, 1),
+            wider=_neighbour(form.zoom.data, -1),
             runs_url=self._runs_url,
         )
 
-    def _window(self, form: TimelineForm) -> Window:
+    def _window(self, zoom: Zoom) -> Window:
         now_ms = self._services.now_ms()
-        middle, half = _middle_ms() or now_ms, int(form.zoom.data) * HOUR_MS
-        return Window(middle - half, middle + half, now_ms)
+        middle_ms = _middle_ms() or now_ms
+        return Window(middle_ms - zoom.before_ms, middle_ms + zoom.after_ms, now_ms)
 
     def _lines(self, window: Window, step_ms: int) -> Iterator[Line]:
         """Yield the grid lines of a window, at full hours in the viewer's zone."""
@@ -686,6 +780,12 @@ class TimelinePages:
             since=self._local_times.input(bar.due_ms - _AROUND_MS),
             until=self._local_times.input(bar.until_ms + _AROUND_MS),
         )
+
+
+def _neighbour(zoom: str, step: int) -> str:
+    """Return the choice of the next closer or wider period; empty if there is none."""
+    place = list(ZOOMS).index(zoom) + step
+    return list(ZOOMS)[place] if 0 <= place < len(ZOOMS) else ""
 
 
 def _middle_ms() -> int | None:

@@ -198,6 +198,23 @@ def of_jobs(session: Session, job_ids: Collection[int]) -> dict[int, BoardJob]:
     return {row.job_id: row for row in fetch(session, BoardJob, wanted)}
 
 
+def failed_between(
+    session: Session, scope: BoardScope, *, since_ms: int, until_ms: int, limit: int
+) -> dict[int, int]:
+    """Return the jobs that failed in a span of time, each with how many due times did so in a row.
+
+    At most `limit` errors are read, those that lasted longest first.
+    """
+    number = func.sum(JobError.due_times)
+    wanted = select(JobError.job_id, number).where(
+        JobError.last_at >= since_ms, JobError.since_at < until_ms
+    )
+    if conditions := scope.conditions(Job.app_id, JobError.job_id):
+        wanted = wanted.join(Job, Job.id == JobError.job_id).where(*conditions)
+    most = wanted.group_by(JobError.job_id).order_by(number.desc(), JobError.job_id).limit(limit)
+    return {job_id: int(count) for job_id, count in session.execute(most)}
+
+
 class OldestRun(NamedTuple):
     """A run that is running; of a broadcast, `shard_total` is not 1."""
 

@@ -1,9 +1,20 @@
-// Arrow keys move between the bars of the timeline; the focused bar is described below it. The
-// document has the listeners, as the timeline may be replaced.
+// Arrow keys move between the bars of the timeline; the focused bar is described below it. While
+// another window loads, a skeleton is there. The document has the listeners, as the timeline may be
+// replaced.
 
 export function walkTimeline() {
   document.addEventListener("keydown", step);
   for (const kind of ["focusin", "mouseover"]) document.addEventListener(kind, tell);
+  for (const kind of ["click", "submit"]) document.addEventListener(kind, leave);
+  // A page that the browser has kept is complete.
+  addEventListener("pageshow", () => document.getElementById("timeline")?.removeAttribute("data-loading"));
+}
+
+/** Show a skeleton instead of the old bars while another window loads. */
+function leave(event) {
+  const isMove = event.type === "submit" ? event.target.matches("form.filter-bar") : event.target.closest?.(".zoom a");
+  if (!isMove || event.ctrlKey || event.metaKey || event.shiftKey || event.button > 0) return;
+  document.getElementById("timeline")?.setAttribute("data-loading", "");
 }
 
 const bars = (row) => [...row.querySelectorAll(".span-row a")];

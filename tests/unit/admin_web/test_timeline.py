@@ -20,8 +20,11 @@ from warren.admin_web.pages.timeline import (
     TimelineReader,
     Window,
 )
+from warren.scheduler.board.folding import rebuild
+from warren.sql.board import quarters
 from warren.sql.run_status import RunStatus
 from warren.sql.runs.run_rows import RunFacts
+from warren.sql.unfolded import Outcomes, QuarterKey, quarter_of
 
 MINUTE_MS, HOUR_MS = 60_000, 3_600_000
 NOW_MS = 1_800_000_000_000
@@ -132,7 +135,7 @@ class TestRows:
                 next_tick_at=clock.now + 5_000,
             )
 
-        page = admin.get("/timeline").text
+        page = admin.get("/timeline?zoom=24").text
 
         marks = [path.count("M") for path in re.findall(r'class="marks" d="(M\d[^"]+8v18)"', page)]
         assert 24 in marks
@@ -151,12 +154,67 @@ class TestRows:
             ended(rows, rows.job(f"job-{number:02}"), clock.now - (60 + number) * MINUTE_MS)
         rows.runs(rows.job("often"), (clock.now - number * MINUTE_MS for number in range(1, 500)))
 
-        page = admin.get("/timeline").text
+        page = admin.get("/timeline?zoom=24").text
 
         assert len(names(page)) == ROWS
         assert "3 more rows." in page
         assert "A line before the bars stands for more runs" in page
         assert '<rect class="dense" x="0"' in page
+
+    def test_at_first_it_shows_the_last_six_hours_and_the_next(
+        self, admin: Visit, clock: Clock
+    ) -> None:
+        page = admin.get("/timeline?rows=app").text
+
+        assert f"rows=app&amp;at={clock.now - 7 * HOUR_MS // 2}" in page
+        assert "rows=app&amp;zoom=1" in page
+        assert "rows=app&amp;zoom=6" in page
+
+    def test_all_runs_of_the_window_are_counted_by_quarter_of_their_own_app(
+        self, app: Flask, rows: Rows, clock: Clock
+    ) -> None:
+        at_ms = quarter_of(clock.now - 5 * HOUR_MS)
+        mine, foreign = rows.app("reports"), rows.app("mails")
+        rows.database.write(
+            lambda session: quarters.add(
+                session,
+                {
+                    QuarterKey(at_ms, mine): Outcomes(9_000, 40),
+                    QuarterKey(at_ms, foreign): Outcomes(77, 7),
+                },
+            )
+        )
+        rows.job(
+            "nightly",
+            schedule_kind="FIX_RATE",
+            schedule_value="60",
+            is_enabled=1,
+            next_tick_at=clock.now + 5_000,
+        )
+
+        viewer, admin = signed_in(app, "viewer"), signed_in(app, "admin")
+
+        counts = "9000 succeeded, 40 failed, 0 skipped; jobs due next: 1"
+        assert f'aria-label="{counts}"' in viewer.get("/timeline").text
+        assert "9077 succeeded, 47 failed" in admin.get("/timeline").text
+        assert "succeeded, 40 failed" not in viewer.get("/timeline?zoom=1").text
+
+    def test_what_failed_in_the_morning_is_not_hidden_by_the_runs_of_the_last_minutes(
+        self, rows: Rows
+    ) -> None:
+        broken, busy = rows.job("broken"), rows.job("busy")
+        for number in range(1, 6):
+            ended(rows, busy, NOW_MS - number * MINUTE_MS, status=RunStatus.FAILED)
+        ended(rows, broken, NOW_MS - 50 * MINUTE_MS, status=RunStatus.FAILED)
+        rows.database.write(lambda session: rebuild(session, [broken, busy], now_ms=NOW_MS))
+        few = RunLimits(sampled=3)
+
+        found = rows.database.read(
+            lambda session: TimelineReader(session, WINDOW, "UTC", few).read(None, Grouping.JOB)
+        )
+
+        assert {row.name for row in found.rows} == {"busy", "broken"}
+        assert found.complete_from_ms is not None
 
     def test_everyone_sees_their_own_apps(self, app: Flask, rows: Rows, clock: Clock) -> None:
         ended(rows, rows.job("mine"), clock.now - HOUR_MS)
