@@ -64,7 +64,7 @@ _EVERY_HOURS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A job in a list; `why` is its error or reason, of which `distinct` tells it from others."""
+    """A job in a list; `why` is its error or reason, and `run_url` the run that failed, if any."""
 
     state: JobOnBoard
     strip: Strip
@@ -78,6 +78,7 @@ class Row:
     log_url: str
     mute_url: str
     kill_url: str
+    run_url: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,9 +125,10 @@ class Lasting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoolLine:
-    """An app in the next hour."""
+    """An app in the next hour; `pause_url` is empty if the visitor may not pause it."""
 
     app: str
+    pause_url: str
     slots: int
     tone: str
     note: str
@@ -290,21 +292,13 @@ class BoardPages:
             since_ms=_ms(state.trouble_since),
             next_ms=_ms(state.next_at),
             took_ms=int(state.took * 1000),
-            mute=self._mute(state),
+            mute=mute_words(state, self._times),
             again_url=_again_url([state.newest_run]) if fails and state.newest_run else "",
             log_url=_log_url_of(running) if running else log_url,
             mute_url=_mute_url([state.id]) if state.trouble is not Trouble.FINE else "",
             kill_url=_kill_url(running) if running else "",
+            run_url=_run_url(state.newest_run) if fails else "",
         )
-
-    def _mute(self, state: JobOnBoard) -> str:
-        if state.mute is None:
-            return ""
-        until = self._times.short(_ms(state.mute.until))
-        words = gettext("muted until %(time)s by %(who)s", time=until, who=state.mute.by)
-        if not state.mute.silent:
-            words = gettext("acknowledged until %(time)s by %(who)s", time=until, who=state.mute.by)
-        return f"{words}: {state.mute.why}" if state.mute.why else words
 
     def _day(
         self,
@@ -330,8 +324,12 @@ class BoardPages:
         """Return the parts of the machine, those in trouble first."""
         rows = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
         schedulers = [node_view(row, now_ms) for row in rows]
-        executors = executor_views(dashboard.executors(session, known.app_ids), {}, now_ms)
-        gone = [executor.address for executor in executors if not executor.is_online]
+        processes = dashboard.executors(session, known.app_ids)
+        executors = executor_views(processes, {}, now_ms)
+        ids = {f"{each.app}/{each.address}": each.id for each in processes}
+        away = [executor for executor in executors if not executor.is_online]
+        gone = [executor.address for executor in away]
+        first_gone = next((ids[one.key] for one in away if one.key in ids), None)
         alive = sum(node.is_online for node in schedulers)
         there = len(executors) - len(gone)
         parts = [
@@ -345,7 +343,9 @@ class BoardPages:
                 tone="good" if not gone and executors else "bad",
                 name=gettext("Executors"),
                 state=gettext("%(n)s of %(all)s", n=there, all=len(executors)),
-                href=url_for("executors.index"),
+                href=url_for("executors.show", executor_id=first_gone)
+                if first_gone
+                else url_for("executors.index"),
                 note=gettext("gone: %(names)s", names=", ".join(gone[:2])) if gone else "",
             ),
             *self._full_limits(session),
@@ -429,6 +429,17 @@ def _point(mark: DueTimeMark) -> Point:
     return Point(Mark.NONE)
 
 
+def mute_words(state: JobOnBoard, times: LocalTimes) -> str:
+    """Return who looks after a job, until when and why; empty if nobody does."""
+    if state.mute is None:
+        return ""
+    until = times.short(_ms(state.mute.until))
+    words = gettext("muted until %(time)s by %(who)s", time=until, who=state.mute.by)
+    if not state.mute.silent:
+        words = gettext("acknowledged until %(time)s by %(who)s", time=until, who=state.mute.by)
+    return f"{words}: {state.mute.why}" if state.mute.why else words
+
+
 def _why(state: JobOnBoard, times: LocalTimes) -> str:
     """Return the newest error of a job, or the reason why it is listed."""
     if state.trouble in FAILS:
@@ -465,6 +476,10 @@ def _again_url(run_ids: Sequence[int]) -> str:
     if not run_ids or not visitor().may(Right.OPERATE):
         return ""
     return url_for("bulk_runs.ask", action="again", id=list(run_ids))
+
+
+def _run_url(run_id: int | None) -> str:
+    return url_for("runs.show", run_id=run_id) if run_id else ""
 
 
 def _log_url(run_id: int | None) -> str:
@@ -567,11 +582,12 @@ def _ahead(session: Session, known: Visitor, now_ms: int) -> list[Quarter]:
 def _pools(session: Session, known: Visitor, now_ms: int) -> list[PoolLine]:
     """Return what is expected in each app in the next hour."""
     rows = board.outlooks(session, known.app_ids, since_ms=now_ms - HOUR_MS)
-    found = [(row.app, json.loads(row.content)) for row in rows]
+    found = [(row, json.loads(row.content)) for row in rows]
     first_late = {content["late"][0]["job_id"] for _, content in found if content["late"]}
+    may_pause = known.may(Right.OPERATE)
     names = {id_: row.job for id_, row in board.of_jobs(session, first_late).items()}
     lines = []
-    for app, content in found:
+    for row, content in found:
         late, count = content["late"], content["late_count"]
         due = f"> {content['due']}" if content.get("is_cut") else str(content["due"])
         if not late:
@@ -591,7 +607,8 @@ def _pools(session: Session, known: Visitor, now_ms: int) -> list[PoolLine]:
             )
         lines.append(
             PoolLine(
-                app=app,
+                app=row.app,
+                pause_url=url_for("pauses.ask_app", app_id=row.app_id) if may_pause else "",
                 slots=content["slots"],
                 tone="bad" if count > MANY_LATE else "warn" if late else "",
                 note=note,

@@ -1,6 +1,6 @@
 """The pages of runs: list, details, result, kill, re-run, logs, and failures by message."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,7 @@ from warren.admin_web.forms.run_filter import (
 from warren.admin_web.language import labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.pages.board import mute_words
 from warren.admin_web.pages.glue import difference
 from warren.admin_web.run_logs import COMPARED_LINES, LogPages, LogReader
 from warren.admin_web.services import ConsoleServices
@@ -34,17 +35,22 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.log_text import shown_text, whole_lines
 from warren.broker.messages import result_value
 from warren.broker.reasons import Why
+from warren.resources.board import FAILS, JobOnBoard
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
+from warren.scheduler.board.error_text import ErrorText, error_of
 from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.commands.triggers import When
 from warren.scheduler.flows.graph import NAME_LENGTH
 from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import flow_view
+from warren.scheduler.views.board_view import job_state
 from warren.scheduler.views.limit_view import waits_for
 from warren.scheduler.views.run_view import run_progress
 from warren.sql.accounts import audit_log, preferences
+from warren.sql.board import listing
+from warren.sql.instants import epoch_ms
 from warren.sql.jobs import job_names, skips
 from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings import (
@@ -524,8 +530,80 @@ def _missing(number: int, last: int, *, is_over: bool) -> Stage:
     return Stage.NOW if number == last + 1 else Stage.AHEAD
 
 
-#: Groups on the page; a shorter period shows the rest.
+#: Groups of a job's runs on the page; a shorter period shows the rest.
 GROUPS = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorOfJob:
+    """The runs of a job that failed with an error; `run` is the newest of them.
+
+    If the job still fails with it, `since_ms` is when its streak of failures began, and
+    `error_since_ms` when this error did; else both are None. `mute` says who looks after it.
+    """
+
+    group: ErrorGroup
+    run: DetailedRun
+    since_ms: int | None = None
+    error_since_ms: int | None = None
+    mute: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedError:
+    """An error as its jobs have it in common: its text without secrets, and its `jobs`."""
+
+    text: str
+    jobs: list[ErrorOfJob]
+
+    @property
+    def count(self) -> int:
+        """How many runs failed with it."""
+        return sum(job.group.count for job in self.jobs)
+
+    @property
+    def is_now(self) -> bool:
+        """Whether a job still fails with it."""
+        return any(job.since_ms is not None for job in self.jobs)
+
+    @property
+    def first_due(self) -> int:
+        """The first of their due times."""
+        return min(job.group.first_due for job in self.jobs)
+
+    @property
+    def last_due(self) -> int:
+        """The last of their due times."""
+        return max(job.group.last_due for job in self.jobs)
+
+
+def shared_errors(
+    groups: Sequence[tuple[ErrorGroup, DetailedRun]],
+    states: Mapping[int, JobOnBoard],
+    times: LocalTimes,
+) -> list[SharedError]:
+    """Join the groups of jobs that have the same error: first those with which jobs still fail."""
+    errors: dict[str, SharedError] = {}
+    for group, run in groups:
+        said = error_of(run.message or run.trigger_message or "", run.status)
+        state = states.get(run.job_id)
+        fails = state is not None and state.trouble in FAILS
+        if state and fails and (state.newest_run == run.id or state.error_key == said.key):
+            # The board has read the whole message, a list only its beginning.
+            said = ErrorText(state.error_key, state.error)
+            job = ErrorOfJob(
+                group=group,
+                run=run,
+                since_ms=epoch_ms(state.trouble_since) if state.trouble_since else None,
+                error_since_ms=epoch_ms(state.error_since) if state.error_since else None,
+                mute=mute_words(state, times),
+            )
+        else:
+            job = ErrorOfJob(group=group, run=run)
+        errors.setdefault(said.key, SharedError(said.text, [])).jobs.append(job)
+    return sorted(
+        errors.values(), key=lambda error: (not error.is_now, -error.count, -error.last_due)
+    )
 
 
 class RunErrorPages:
@@ -536,6 +614,7 @@ class RunErrorPages:
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._finder = RunFinder(services)
+        self._times = LocalTimes(services.cluster_zone, services.now_ms)
 
     @route("/runs/errors", Right.VIEW)
     def show(self) -> Response | str | tuple[str, int]:
@@ -544,19 +623,28 @@ class RunErrorPages:
         facts = {"form": asked.form, "periods": PERIODS}
         if not asked.is_valid:
             nothing = ErrorGroups(groups=[], runs=0, is_all=True)
-            return render_template("pages/runs_errors.html", **facts, groups=[], found=nothing), 422
+            return render_template("pages/runs_errors.html", **facts, errors=[], found=nothing), 422
         error_groups = self._finder.errors(asked)
         if exports.is_asked():
             return self._file(error_groups.groups)
         first = error_groups.groups[:GROUPS]
-        lines = self._services.database.read(
-            lambda session: run_messages.by_ids(session, [group.newest for group in first])
-        )
+
+        def read(session: Session) -> tuple[list[DetailedRun], dict[int, JobOnBoard]]:
+            lines = run_messages.by_ids(session, [group.newest for group in first])
+            rows = listing.of_jobs(session, {group.job_id for group in first})
+            now_ms = self._services.now_ms()
+            return lines, {job_id: job_state(row, now_ms) for job_id, row in rows.items()}
+
+        lines, states = self._services.database.read(read)
         by_id = {line.id: line for line in lines}
         groups = [(group, by_id[group.newest]) for group in first if group.newest in by_id]
         hidden = len(error_groups.groups) - len(groups)
         return render_template(
-            "pages/runs_errors.html", **facts, groups=groups, hidden=hidden, found=error_groups
+            "pages/runs_errors.html",
+            **facts,
+            errors=shared_errors(groups, states, self._times),
+            hidden=hidden,
+            found=error_groups,
         )
 
     def _file(self, groups: Sequence[ErrorGroup]) -> Response:

@@ -112,7 +112,7 @@ def _grouped(session: Session) -> Select[int, str | None, int, int, str]:
     newest = func.max(cast(Run.due_at, String(20)) + "-" + run_id)
     return select(
         Run.job_id,
-        func.substr(text, 1, 400).label("text"),
+        func.substr(text, 1, 2 * run_messages.COMPARED_LIMIT).label("text"),
         func.count(),
         func.min(Run.due_at),
         newest,

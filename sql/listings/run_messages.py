@@ -57,8 +57,8 @@ def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
 
 #: Stands for any number in a search text.
 NUMBER = "#"
-#: Characters of a message that are compared.
-COMPARED_LIMIT = 200
+#: Characters of a message that are compared: what tells errors apart often stands at the end.
+COMPARED_LIMIT = 400
 _CHUNK = 1_000
 _DIGITS = re.compile("[0-9]+")
 
@@ -102,5 +102,6 @@ def beginnings(session: Session, run_ids: Sequence[int]) -> dict[int, str]:
 
 def beginning() -> ColumnElement[str]:
     """Return the SQL for the beginning of a run's message, or of its routing message."""
-    # Twice COMPARED_LIMIT, because the first line may follow empty ones.
-    return func.substr(func.coalesce(func.nullif(Run.message, ""), Run.trigger_message), 1, 400)
+    # Longer, because the first line may follow empty ones.
+    message = func.coalesce(func.nullif(Run.message, ""), Run.trigger_message)
+    return func.substr(message, 1, 2 * COMPARED_LIMIT)

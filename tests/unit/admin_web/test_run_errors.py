@@ -5,8 +5,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from flask import Flask
 
+from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
+from warren.scheduler.board.folding import rebuild
 
 HOUR_MS = 3_600_000
 
@@ -88,6 +90,56 @@ def test_errors_are_grouped_by_job_and_message_but_for_its_numbers(
     link = re.findall(r'href="(/runs\?[^"]+)"><strong>5', page)[0].replace("&amp;", "&")
     assert parse_qs(urlsplit(link).query)["text"] == ["timeout after # s"]
     assert shown(admin.get(link).text) == ids
+
+
+def test_jobs_with_the_same_error_are_one_group_that_says_since_when_and_who_looks_after_it(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    one, other, over = rows.job("nightly"), rows.job("hourly"), rows.job("over")
+    for job_id in (one, other):
+        rows.run(job_id, clock.now - 3 * HOUR_MS, status="FAILED", message="refused")
+        for hours in (2, 1):
+            due = clock.now - hours * HOUR_MS
+            rows.run(job_id, due, status="FAILED", message=f"db {hours}: wrong password")
+    rows.run(over, clock.now - 2 * HOUR_MS, status="FAILED", message="db 9: wrong password")
+    rows.run(over, clock.now - HOUR_MS, status="SUCCEEDED")
+    rows.database.write(
+        lambda session: rebuild(session, [one, other, over], now_ms=clock.now)  # as schedulers do
+    )
+    acting(rows.database, lambda: clock.now, who="ann").mutes.mute(
+        one, until_ms=clock.now + HOUR_MS, why="DBA asked", silent=False
+    )
+
+    page = admin.get("/runs/errors?status=failures").text
+
+    errors = re.findall(r'class="error-text">([^<]+)<', page)
+    assert errors == ["db 1: wrong password", "refused"]
+    group = page[page.index("db 1: wrong password") : page.index('"error-text">refused')]
+    assert "3 jobs" in group
+    assert ">5 runs<" in group
+    assert len(re.findall('class="run-link"', group)) == 3
+    # It fails since the first error; this one came later.
+    assert len(re.findall(r'T05:00[^<]+<[^>]+> <span class="quiet">this error since', group)) == 2
+    assert group.count("no longer") == 1
+    assert "acknowledged until 09:00 by ann: DBA asked" in group
+
+
+def test_what_tells_long_errors_apart_stays_and_secrets_do_not(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("nightly")
+    where = "ConnectionError: connection to server failed: " + "x" * 200
+    for n, end in enumerate(("refused", "wrong password", "password=hunter2")):
+        rows.run(job_id, clock.now - n, status="FAILED", message=f"{where} {end}")
+
+    page = admin.get("/runs/errors").text
+
+    errors = re.findall(r'class="error-text">([^<]+)<', page)
+    assert [error.rsplit("x ", 1)[1] for error in errors] == [
+        "refused",
+        "wrong password",
+        "password=***",
+    ]
 
 
 def test_groups_have_first_and_last(admin: Visit, rows: Rows, clock: Clock) -> None:
