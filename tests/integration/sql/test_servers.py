@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import func, select, text, update
 
 from tests.integration.broker.proxy import Proxy
+from tests.support.acting import acting
 from tests.support.eventually import eventually
 from tests.support.replicated import Replicated
 from warren.scheduler.alarms.events import NO_TARGETS
@@ -211,8 +212,12 @@ def test_an_old_primary_that_comes_back_opens_one_incident(
         (incidents.DATABASE, 0, database.epoch),
         (incidents.SERVER, 0, database.epoch),
     }
-    [about] = [one.expected for one in found if one.rule == incidents.SERVER]
-    assert about == f"127.0.0.1:{servers.first.port}: read-only"
+    [about] = [one for one in found if one.rule == incidents.SERVER]
+    assert about.expected == f"127.0.0.1:{servers.first.port}: read-only"
+
+    acting(database, who="ops").incidents.acknowledge(about.id, note="it is rebuilt")
+    still_open = database.read(lambda session: incidents.listing(session, only_open=True))
+    assert [one.rule for one in still_open] == [incidents.DATABASE]
 
 
 def test_who_only_reads_leaves_a_primary_that_has_become_read_only(
