@@ -26,6 +26,8 @@ ROOT = Path(__file__).parents[2]
 COMPOSE = (ROOT / "docker-compose.yml",)
 #: Three nodes of each service, on top.
 OF_NODES = (*COMPOSE, ROOT / "docker-compose.ha.yml")
+#: PostgreSQL in place of MariaDB, on top.
+ON_POSTGRESQL = (*COMPOSE, ROOT / "docker-compose.postgresql.yml")
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 EXAMPLES = sorted((ROOT / "deploy/systemd").glob("*.env.example"))
 DEFINITIONS = ROOT / "deploy/rabbitmq/make_definitions.py"
@@ -54,7 +56,11 @@ def services_of(files: Sequence[Path]) -> dict[str, Service]:
 
 
 SERVICES = services_of(COMPOSE)
-SETS = {"one of each": SERVICES, "of nodes": services_of(OF_NODES)}
+SETS = {
+    "one of each": SERVICES,
+    "of nodes": services_of(OF_NODES),
+    "on PostgreSQL": services_of(ON_POSTGRESQL),
+}
 
 
 def asked_by(files: Sequence[Path]) -> dict[str, str | None]:
@@ -126,7 +132,7 @@ class TestCompose:
             check=False,
         )
 
-    @pytest.mark.parametrize("files", [COMPOSE, OF_NODES], ids=SETS)
+    @pytest.mark.parametrize("files", [COMPOSE, OF_NODES, ON_POSTGRESQL], ids=SETS)
     def test_docker_compose_accepts_it(self, files: Sequence[Path]) -> None:
         done = self.config(SECRETS | NODES, files)
 
@@ -139,7 +145,9 @@ class TestCompose:
         assert "WARREN_SECRET" in done.stderr
 
     @pytest.mark.parametrize(
-        ("files", "required"), [(COMPOSE, {*SECRETS}), (OF_NODES, {*SECRETS, *NODES})], ids=SETS
+        ("files", "required"),
+        [(COMPOSE, {*SECRETS}), (OF_NODES, {*SECRETS, *NODES}), (ON_POSTGRESQL, {*SECRETS})],
+        ids=SETS,
     )
     def test_no_secret_has_a_default(self, files: Sequence[Path], required: set[str]) -> None:
         asked = asked_by(files)
