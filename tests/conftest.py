@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,12 +23,15 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.restored_logs import restored_logs
 from tests.support.running_order import SHARED, running_order
 from tests.support.schemas import ServerSchemas, SQLiteSchema
+from tests.support.server_words import ON_POSTGRESQL
 from tests.support.shared_services import SharedServices
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 __all__ = ["restored_logs"]
+
+DatabaseServer: TypeAlias = PrivateMariaDB | PrivatePostgreSQL
 
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"
@@ -122,8 +125,19 @@ def rabbitmq(_shared: SharedServices) -> PrivateRabbit:
 
 
 @pytest.fixture(scope="session")
-def mariadb(_shared: SharedServices) -> PrivateMariaDB:
-    """The run's database server; nobody may stop it: that is for `own_mariadb`."""
+def mariadb(request: pytest.FixtureRequest) -> DatabaseServer:
+    """The run's database server; nobody may stop it: that is for `own_mariadb`.
+
+    With TEST_DATABASE it is another one, and so is what is made from it.
+    """
+    kind = "postgresql" if ON_POSTGRESQL else "mysql_server"
+    server: DatabaseServer = request.getfixturevalue(kind)
+    return server
+
+
+@pytest.fixture(scope="session")
+def mysql_server(_shared: SharedServices) -> PrivateMariaDB:
+    """A MariaDB, or MySQL, whatever Warren's own database is; nobody may stop it."""
     _require("MariaDB", installed=PrivateMariaDB.is_installed())
     return _shared.mariadb()
 
@@ -141,7 +155,7 @@ def _broken_rabbitmq(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Priva
 
 
 @pytest.fixture(scope="session")
-def _broken_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateMariaDB]:
+def _broken_mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DatabaseServer]:
     yield from _database_server(tmp_path_factory.mktemp("broken-mariadb"))
 
 
@@ -157,7 +171,7 @@ def own_rabbitmq(_broken_rabbitmq: PrivateRabbit) -> Iterator[PrivateRabbit]:
 
 
 @pytest.fixture
-def own_mariadb(_broken_mariadb: PrivateMariaDB) -> Iterator[PrivateMariaDB]:
+def own_mariadb(_broken_mariadb: DatabaseServer) -> Iterator[DatabaseServer]:
     """A second database server, to be stopped and killed; one per worker, like `own_rabbitmq`."""
     yield _broken_mariadb
     _broken_mariadb.heal()
@@ -189,7 +203,7 @@ def sqlite_url(tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def mariadb_url(mariadb: PrivateMariaDB) -> Iterator[str]:
+def mariadb_url(mariadb: DatabaseServer) -> Iterator[str]:
     """The URL of an empty database on the session's MariaDB, dropped after the test."""
     url = mariadb.create_database()
     yield url
@@ -216,7 +230,7 @@ def sqlite_schema_url(sqlite_schema: SQLiteSchema, tmp_path: Path) -> str:
 
 
 @pytest.fixture(scope="session")
-def _mariadb_schemas(mariadb: PrivateMariaDB) -> ServerSchemas:
+def _mariadb_schemas(mariadb: DatabaseServer) -> ServerSchemas:
     return ServerSchemas(mariadb)
 
 
@@ -275,9 +289,10 @@ def _broker(folder: Path) -> Iterator[PrivateRabbit]:
     broker.close()
 
 
-def _database_server(folder: Path) -> Iterator[PrivateMariaDB]:
-    _require("MariaDB", installed=PrivateMariaDB.is_installed())
-    server = PrivateMariaDB(folder)
+def _database_server(folder: Path) -> Iterator[DatabaseServer]:
+    kind, name = (PrivatePostgreSQL, "PostgreSQL") if ON_POSTGRESQL else (PrivateMariaDB, "MariaDB")
+    _require(name, installed=kind.is_installed())
+    server = kind(folder)
     server.start()
     yield server
     server.close()

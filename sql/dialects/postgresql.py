@@ -17,7 +17,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Insert,
     Integer,
     String,
     Table,
@@ -40,9 +39,9 @@ from warren.sql.dialects.dialect import (
     Connecting,
     Locking,
     ServerFacts,
-    UpdateRule,
     too_old,
 )
+from warren.sql.dialects.on_conflict import OnConflict
 from warren.sql.dialects.postgresql_driver import (
     ALL_SCRIPTS,
     NUL,
@@ -118,20 +117,17 @@ _KEEPING = {
     "autovacuum_analyze_scale_factor": 0.02,
     "autovacuum_analyze_threshold": 1_000,
 }
-_PLANNED = "xxl_job_log (job_group, due_at, id, job_id) WHERE status = 'PLANNED'"
 #: A run's row is updated four times within seconds, and stays for weeks. So its page keeps room for
-#: the next version, and old ones are removed while they are few in a large table. What is planned
-#: has an index of its own, which stays as small as it is however many runs are stored.
+#: the next version, and old ones are removed while they are few in a large table.
 _AFTER_UPGRADE = (
     f"ALTER TABLE xxl_job_log SET ({', '.join(f'{key} = {_KEEPING[key]}' for key in _KEEPING)})",
-    f"CREATE INDEX IF NOT EXISTS i_planned ON {_PLANNED}",
 )
 
 #: All engines of this process.
 _ENGINES: WeakSet[Engine] = WeakSet()
 
 
-class PostgreSQL:
+class PostgreSQL(OnConflict):
     """See `Dialect`.
 
     It is loaded only where it is used, so it has nothing that models or statements of all databases
@@ -142,6 +138,7 @@ class PostgreSQL:
     url_form = url_forms.POSTGRESQL
     is_embedded = url_form.is_embedded
     parameter = "%s"
+    _insert = staticmethod(postgresql.insert)
     now_ms = "CAST(FLOOR(EXTRACT(EPOCH FROM clock_timestamp()) * 1000) AS BIGINT)"
     random_id = "CAST(gen_random_uuid() AS VARCHAR)"
     server_number = (
@@ -263,54 +260,9 @@ class PostgreSQL:
         """Return SUM as an integer; that of large ones is a decimal."""
         return cast(func.coalesce(func.sum(number), 0), BigInteger)
 
-    def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
-        """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
-        return postgresql.insert(model).on_conflict_do_nothing()
-
-    def insert_or_replace(
-        self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
-    ) -> Insert:
-        """Return ON CONFLICT DO UPDATE, which must name the key."""
-        insert, name = postgresql.insert(model), str(column.expression.key)
-        return insert.on_conflict_do_update(
-            index_elements=[key], set_={name: insert.excluded[name]}
-        )
-
-    def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
-        """Return ON CONFLICT DO UPDATE, which must name the key."""
-        insert, name = postgresql.insert(model), str(column.expression.key)
-        return insert.on_conflict_do_update(
-            index_elements=list(model.__mapper__.primary_key),
-            set_={name: column + insert.excluded[name]},
-        )
-
-    def insert_rows(
-        self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
-    ) -> str:
-        """Return ON CONFLICT DO NOTHING, which applies to any unique key, or to the named one."""
-        names = ", ".join(column.name for column in columns)
-        into = f"{key.table.name} ({names}) VALUES {_placeholders(columns, count)}"
-        named = f"({', '.join(column.name for column in same)}) " if same else ""
-        return f"INSERT INTO {into} ON CONFLICT {named}DO NOTHING"
-
-    def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
-        """Give the values of the first row their types, which the others then have too."""
-        table = key.table.name
-        sources = {column.name: f"v.column{number}" for number, column in enumerate(columns, 1)}
-        matched = (key.name, *rule.matched)
-        sets = {name: value for name, value in sources.items() if name not in matched} | rule.sets
-        changes = ", ".join(f"{name} = {value}" for name, value in sets.items())
-        first = ", ".join(f"%s::{_sql_type(column.type)}" for column in columns)
-        further = f", {_placeholders(columns, count - 1)}" if count > 1 else ""
-        values = f"(VALUES ({first}){further}) AS v"
-        matches = "".join(f"{table}.{name} = {sources[name]} AND " for name in matched)
-        return f"UPDATE {table} SET {changes} FROM {values} WHERE {matches}"  # noqa: S608 - constants of ours
-
-    def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
-        """Return a plain UPDATE; the planner uses the primary key by itself."""
-        sets = ", ".join(f"{column.name} = %s" for column in columns)
-        listed = ",".join(map(str, ids))
-        return f"UPDATE {key.table.name} SET {sets} WHERE {key.name} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
+    def _first_row(self, columns: Columns) -> str:
+        """Give the values their types, which those of further rows then have too."""
+        return f"({', '.join(f'%s::{_sql_type(column.type)}' for column in columns)})"
 
     def lock_rows(
         self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
@@ -367,11 +319,6 @@ def _sql_type(kind: TypeEngine[Any]) -> str:
     if isinstance(kind, Integer):
         return "BIGINT"
     return kind.compile(TimedDialect())
-
-
-def _placeholders(columns: Columns, count: int) -> str:
-    row = f"({', '.join(['%s'] * len(columns))})"
-    return ", ".join([row] * count)
 
 
 def _choose_server(engine: Engine, urls: Sequence[URL], how: Connecting) -> None:

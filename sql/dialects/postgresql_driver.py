@@ -94,11 +94,13 @@ def _collated(words: str, *, type_expression: Any = None, **_options: Any) -> st
 class _Compiler(PGCompiler_psycopg):
     """Leaves whole numbers the type that psycopg gives them by their size.
 
-    So a number that is too large for a column is found in no row, as in other databases.
+    So a number that is too large for a column is found in no row, as in other databases. INSERTs of
+    several rows need the types, for columns in which all values are NULL.
     """
 
     def render_bind_cast(self, type_: Any, dbapi_type: Any, sqltext: str) -> str:
-        if isinstance(dbapi_type, Integer) and not isinstance(dbapi_type, BigInteger):
+        is_narrow = isinstance(dbapi_type, Integer) and not isinstance(dbapi_type, BigInteger)
+        if is_narrow and not self.isinsert:
             return sqltext
         return str(super().render_bind_cast(type_, dbapi_type, sqltext))
 

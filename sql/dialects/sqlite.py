@@ -11,7 +11,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Engine,
-    Insert,
     Integer,
     LargeBinary,
     Table,
@@ -33,21 +32,22 @@ from warren.sql.dialects.dialect import (
     Connecting,
     Locking,
     ServerFacts,
-    UpdateRule,
     too_old,
 )
+from warren.sql.dialects.on_conflict import OnConflict
 
 #: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)
 
 
-class SQLite:
+class SQLite(OnConflict):
     """See `Dialect`; SKIP LOCKED is not needed, because a write first locks the whole file."""
 
     name = "sqlite"
     url_form = url_forms.SQLITE
     is_embedded = url_form.is_embedded
     parameter = "?"
+    _insert = staticmethod(sqlite.insert)
     now_ms = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"
     random_id = "lower(hex(randomblob(16)))"
     server_number = "''"
@@ -129,53 +129,6 @@ class SQLite:
         """Return SUM, which is an integer if the numbers are."""
         return func.coalesce(func.sum(number), 0)
 
-    def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
-        """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
-        return sqlite.insert(model).on_conflict_do_nothing()
-
-    def insert_or_replace(
-        self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
-    ) -> Insert:
-        """Return ON CONFLICT DO UPDATE, which must name the key."""
-        insert, name = sqlite.insert(model), str(column.expression.key)
-        return insert.on_conflict_do_update(
-            index_elements=[key], set_={name: insert.excluded[name]}
-        )
-
-    def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
-        """Return ON CONFLICT DO UPDATE, which must name the key."""
-        insert, name = sqlite.insert(model), str(column.expression.key)
-        return insert.on_conflict_do_update(
-            index_elements=list(model.__mapper__.primary_key),
-            set_={name: column + insert.excluded[name]},
-        )
-
-    def insert_rows(
-        self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
-    ) -> str:
-        """Return ON CONFLICT DO NOTHING, which applies to any unique key, or to the named one."""
-        names = ", ".join(column.name for column in columns)
-        into = f"{key.table.name} ({names}) VALUES {_placeholders(columns, count)}"
-        named = f"({', '.join(column.name for column in same)}) " if same else ""
-        return f"INSERT INTO {into} ON CONFLICT {named}DO NOTHING"
-
-    def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
-        """Start with UPDATE, not WITH, because otherwise the driver does not count rows."""
-        table = key.table.name
-        sources = {column.name: f"v.column{number}" for number, column in enumerate(columns, 1)}
-        matched = (key.name, *rule.matched)
-        sets = {name: value for name, value in sources.items() if name not in matched} | rule.sets
-        changes = ", ".join(f"{name} = {value}" for name, value in sets.items())
-        values = f"(VALUES {_placeholders(columns, count)}) AS v"
-        matches = "".join(f"{table}.{name} = {sources[name]} AND " for name in matched)
-        return f"UPDATE {table} SET {changes} FROM {values} WHERE {matches}"  # noqa: S608 - constants of ours
-
-    def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
-        """Return a plain UPDATE; the planner uses the primary key by itself."""
-        sets = ", ".join(f"{column.name} = ?" for column in columns)
-        listed = ",".join(map(str, ids))
-        return f"UPDATE {key.table.name} SET {sets} WHERE {key.name} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
-
     def lock_rows(
         self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
     ) -> str:
@@ -222,8 +175,3 @@ def _begin(connection: Connection) -> None:
     if not options.get("warren_autocommit", False):
         writing = options.get("warren_writing", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writing else "BEGIN")
-
-
-def _placeholders(columns: Columns, count: int) -> str:
-    row = f"({', '.join('?' * len(columns))})"
-    return ", ".join([row] * count)

@@ -39,6 +39,7 @@ _SETTINGS = {
     "timezone": "UTC",
     "log_line_prefix": "%m [%p] %d ",
     "lc_messages": "C",
+    "log_min_error_statement": "panic",  # some have a thousand rows
 }
 
 
@@ -145,9 +146,22 @@ class PrivatePostgreSQL:
             self.options = ()
         if self._service is None:
             self.start()
-        os.kill(self._server, signal.SIGCONT)
+        for process in self.processes():
+            os.kill(process.pid, signal.SIGCONT)
         for (name,) in self.execute("SELECT datname FROM pg_database WHERE datname LIKE 'warren%'"):
             self.drop_database(str(name))
+
+    def use_certificate(self, file: Path) -> None:
+        """Start again with a certificate and its key."""
+        self.stop()
+        copy = self._data / "server.pem"
+        copy.write_bytes(file.read_bytes())
+        copy.chmod(0o600)
+        if os.geteuid() == 0:
+            user = pwd.getpwnam(_USER)
+            os.chown(copy, user.pw_uid, user.pw_gid)
+        self.options = ("ssl=on", "ssl_cert_file=server.pem", "ssl_key_file=server.pem")
+        self.start()
 
     def create_database(self, name: str | None = None) -> str:
         """Create an empty database and return its URL; by default with a unique name."""

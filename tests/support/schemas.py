@@ -3,7 +3,10 @@
 import shutil
 import uuid
 from pathlib import Path
+from typing import Any
 
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
 from sqlalchemy import delete, text, update
 from sqlalchemy.orm import Session
 
@@ -67,6 +70,13 @@ class ServerSchemas:
         database.write(empty)
         database.close()
         self._free.append(url)
+
+
+def differences(session: Session) -> list[Any]:
+    """Return how the tables differ from the models."""
+    options = {"compare_type": True, "compare_server_default": True}
+    context = MigrationContext.configure(session.connection(), opts=options)
+    return list(compare_metadata(context, Model.metadata))
 
 
 def ensure(database: Database) -> None:

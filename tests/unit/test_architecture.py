@@ -101,7 +101,7 @@ ENVIRONMENT_READERS = {
 
 #: Fixtures that start a service.
 SERVICES = {
-    *("rabbitmq", "own_rabbitmq", "vhost", "mariadb", "own_mariadb", "mariadb_url"),
+    *("rabbitmq", "own_rabbitmq", "vhost", "mariadb", "own_mariadb", "mariadb_url", "mysql_server"),
     *("postgresql", "postgresql_schema_url"),
     *("database_url", "any_database_url"),
 }

@@ -15,9 +15,12 @@ from pymysql.protocol import FieldDescriptorPacket, MysqlPacket
 from sqlalchemy import event, text
 from sqlalchemy.orm import Session
 
+from tests.support.server_words import only_mysql
 from warren.sql.dialects.lean_connection import COLUMNS_LIMIT, LeanConnection
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
+
+pytestmark = only_mysql
 
 
 @pytest.fixture(params=[False, True], ids=["patient", "fail_fast"])

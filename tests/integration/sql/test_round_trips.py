@@ -5,8 +5,11 @@ from sqlalchemy import literal, select, text, update
 from sqlalchemy.exc import ProgrammingError
 
 from tests.support.sent_statements import sent_statements
+from tests.support.server_words import only_mysql
 from warren.sql.engine import Database
 from warren.sql.models import App
+
+pytestmark = only_mysql
 
 ONE = text("SELECT 1")
 NOTHING = update(App).where(App.name == "nobody's").values(title="")

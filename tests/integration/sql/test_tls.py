@@ -8,8 +8,11 @@ from sqlalchemy import text
 
 from tests.integration.broker.certificates import Authority
 from tests.support.mariadb import PrivateMariaDB
+from tests.support.server_words import only_mysql
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
+
+pytestmark = only_mysql
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 import threading
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from tests.support.server_words import wait_briefly
 from tests.support.sql_rows import NOW_MS, add_job, side_by_side
 from warren.sql.engine import Database
 from warren.sql.errors import Ambiguous, NotFound
@@ -56,7 +56,7 @@ class TestClaimDue:
 
         def take(session: Session) -> list[int]:
             assert claimed.wait(30)
-            session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+            wait_briefly(session, mariadb_database)
             rows = due_jobs.claim_due(session, until_ms=NOW_MS + 99, limit=6)
             let_go.set()
             return [row.id for row in rows]

@@ -4,11 +4,11 @@ import threading
 from collections.abc import Callable, Mapping
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.exc import DataError
 from sqlalchemy.orm import Session
 
 from tests.support import sql_rows
+from tests.support.server_words import wait_briefly, words_of
 from tests.support.sql_rows import (
     NODE,
     NOW_MS,
@@ -341,7 +341,7 @@ class TestClaim:
 
         def take(session: Session) -> list[int]:
             assert claimed.wait(30)
-            session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+            wait_briefly(session, mariadb_database)
             rows = transitions.claim(session, run_ids)
             let_go.set()
             return [row.id for row in rows]
@@ -547,12 +547,12 @@ class TestNobodyWaitsForStrangers:
         put(mariadb_database, mine, routed_by=NODE)
 
         def quickly(session: Session) -> int:
-            session.execute(text("SET SESSION innodb_lock_wait_timeout = 1"))
+            wait_briefly(session, mariadb_database)
             return work(session, mine)
 
         with mariadb_database.engine.begin() as other:
             other.exec_driver_sql(  # by the key: a scan of the whole table would lock ours too
-                "SELECT id FROM xxl_job_log FORCE INDEX (PRIMARY) "
+                f"SELECT id FROM xxl_job_log {words_of(mariadb_database).by_key} "
                 "WHERE id BETWEEN %s AND %s FOR UPDATE",
                 (strangers[0], strangers[-1]),
             )

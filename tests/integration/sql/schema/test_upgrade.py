@@ -3,12 +3,10 @@
 from collections.abc import Iterator
 
 import pytest
-from alembic.autogenerate import compare_metadata
-from alembic.runtime.migration import MigrationContext
 from sqlalchemy import select
-from sqlalchemy.orm import Session
 
 from tests.support import first_schema
+from tests.support.schemas import differences
 from warren.sql.engine import Database
 from warren.sql.errors import SchemaMismatch
 from warren.sql.models import BoardEvent, JobState, Model
@@ -20,17 +18,6 @@ def database(any_database_url: str) -> Iterator[Database]:
     database = Database(any_database_url)
     yield database
     database.close()
-
-
-def differences(database: Database) -> list[object]:
-    """Return how the schema differs from the models."""
-
-    def compare(session: Session) -> list[object]:
-        options = {"compare_type": True, "compare_server_default": True}
-        context = MigrationContext.configure(session.connection(), opts=options)
-        return list(compare_metadata(context, Model.metadata))
-
-    return database.read(compare)
 
 
 def test_an_upgrade_of_0_1_0_keeps_every_row(database: Database) -> None:
@@ -48,7 +35,7 @@ def test_an_upgrade_of_0_1_0_keeps_every_row(database: Database) -> None:
     for mapper in Model.registry.mappers:
         read = database.read(lambda session, it=mapper: session.scalars(select(it)).all())  # type: ignore[misc]
         assert len(read) >= len(before.get(str(mapper.local_table), ())), mapper
-    assert differences(database) == []
+    assert database.read(differences) == []
 
 
 def test_an_upgrade_of_0_1_0_that_was_killed_can_be_made_again(database: Database) -> None:
@@ -64,7 +51,7 @@ def test_an_upgrade_of_0_1_0_that_was_killed_can_be_made_again(database: Databas
     migration.upgrade(database)
 
     assert len(first_schema.rows(database)["xxl_job_log"]) == len(before["xxl_job_log"])
-    assert differences(database) == []
+    assert database.read(differences) == []
 
 
 def test_states_of_jobs_stay_without_a_week_ago(database: Database) -> None:
@@ -82,7 +69,7 @@ def test_states_of_jobs_stay_without_a_week_ago(database: Database) -> None:
 
     [kept] = database.read(lambda session: session.scalars(select(JobState)).all())
     assert (kept.usual_ms, kept.strip, kept.week_ms) == (1, "1", 0)
-    assert differences(database) == []
+    assert database.read(differences) == []
 
 
 def test_events_of_the_board_stay_without_an_error(database: Database) -> None:
@@ -98,4 +85,4 @@ def test_events_of_the_board_stay_without_an_error(database: Database) -> None:
 
     [kept] = database.read(lambda session: session.scalars(select(BoardEvent)).all())
     assert (kept.subject, kept.runs, kept.error_key) == ("refused", 5, None)
-    assert differences(database) == []
+    assert database.read(differences) == []

@@ -67,9 +67,9 @@ class ImportCase:
 
 
 @pytest.fixture
-def xxl(mariadb: PrivateMariaDB) -> Iterator[XxlJobDatabase]:
+def xxl(mysql_server: PrivateMariaDB) -> Iterator[XxlJobDatabase]:
     """A database with 3.4's columns and no rows."""
-    database = XxlJobDatabase(mariadb)
+    database = XxlJobDatabase(mysql_server)
     yield database
     database.close()
 
@@ -90,13 +90,13 @@ def case(
 
 @pytest.fixture
 def make_case(
-    mariadb: PrivateMariaDB, sqlite_schema_url: str, tmp_path: Path
+    mysql_server: PrivateMariaDB, sqlite_schema_url: str, tmp_path: Path
 ) -> Iterator[Callable[[str], ImportCase]]:
     """Make an import into SQLite from a database with the columns of a version."""
     made: list[ImportCase] = []
 
     def make(version: str) -> ImportCase:
-        made.append(ImportCase(XxlJobDatabase(mariadb, version), sqlite_schema_url, tmp_path))
+        made.append(ImportCase(XxlJobDatabase(mysql_server, version), sqlite_schema_url, tmp_path))
         return made[-1]
 
     yield make

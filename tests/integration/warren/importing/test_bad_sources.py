@@ -97,28 +97,28 @@ def test_columns_of_a_fork_are_named_and_left(case: ImportCase) -> None:
 
 class TestRights:
     @pytest.fixture
-    def reader(self, case: ImportCase, mariadb: PrivateMariaDB) -> str:
+    def reader(self, case: ImportCase, mysql_server: PrivateMariaDB) -> str:
         name = f"reader_{case.xxl.name}"
-        mariadb.execute(f"CREATE USER '{name}'@'%' IDENTIFIED BY '{case.xxl.password}'")
+        mysql_server.execute(f"CREATE USER '{name}'@'%' IDENTIFIED BY '{case.xxl.password}'")
         return name
 
     def place(self, case: ImportCase, reader: str) -> str:
         return case.xxl.url.replace("root@", f"{reader}@")
 
     def test_an_account_that_may_only_select_suffices(
-        self, case: ImportCase, mariadb: PrivateMariaDB, reader: str
+        self, case: ImportCase, mysql_server: PrivateMariaDB, reader: str
     ) -> None:
-        mariadb.execute(f"GRANT SELECT ON {case.xxl.name}.* TO '{reader}'@'%'")
+        mysql_server.execute(f"GRANT SELECT ON {case.xxl.name}.* TO '{reader}'@'%'")
 
         case.run("--password-file", str(case.password_file), place=self.place(case, reader))
 
         assert case.job(1).name == "nightly"
 
     def test_missing_right_to_select_is_named(
-        self, case: ImportCase, mariadb: PrivateMariaDB, reader: str
+        self, case: ImportCase, mysql_server: PrivateMariaDB, reader: str
     ) -> None:
         before = counts(case)
-        mariadb.execute(f"GRANT INSERT ON {case.xxl.name}.* TO '{reader}'@'%'")
+        mysql_server.execute(f"GRANT INSERT ON {case.xxl.name}.* TO '{reader}'@'%'")
 
         [line] = case.run(
             "--password-file", str(case.password_file), place=self.place(case, reader)

@@ -80,7 +80,9 @@ ALLOWED = {
 
 
 def public(kind: type[Any]) -> set[str]:
-    return {name for name in (*vars(kind), *inspect.get_annotations(kind)) if name[0] != "_"}
+    ours = [one for one in kind.__mro__ if one.__module__.startswith("warren.")]
+    names = {name for one in ours for name in (*vars(one), *inspect.get_annotations(one))}
+    return {name for name in names if name[0] != "_"}
 
 
 def test_the_interface_tells_what_a_port_has_to_provide() -> None:
