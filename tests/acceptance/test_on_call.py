@@ -72,10 +72,88 @@ def test_the_jobs_of_an_outage_are_one_click_on_its_bar(home: Page) -> None:
     expect(home.get_by_text("8 jobs, one error")).to_be_visible()
 
 
-def test_the_executor_that_left_is_one_click(home: Page) -> None:
+def test_why_a_job_did_not_run_at_two_is_one_click(home: Page) -> None:
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="close-day", exact=True))
+    expect(row.locator(".since")).to_contain_text("02:00")
+    row.get_by_role("link", name="close-day", exact=True).click()
+
+    skipped = home.locator("tr", has_text="02:00:00").filter(has_text="skipped")
+    expect(skipped).to_contain_text("no scheduler could send it in time")
+
+
+def test_who_waits_and_for_what_is_one_click(home: Page) -> None:
+    home.get_by_role("navigation").get_by_role("link", name="Queue").click()
+
+    waiting = home.locator("tr", has_text="copy-items").first
+    expect(waiting).to_contain_text("warehouse (2 of 2: copy-items")
+    expect(waiting).to_contain_text("min ago")
+
+
+def test_without_a_click_it_says_what_the_next_hour_holds(home: Page) -> None:
+    hour = home.get_by_role("region", name="Next hour against slots")
+
+    expect(hour.locator(".pool", has_text="billing")).to_contain_text(re.compile("[0-9]+ .*due"))
+    expect(hour.locator(".pool")).to_have_count(5)
+
+
+def test_the_executor_that_left_and_what_it_lost_is_one_click(home: Page) -> None:
     home.locator(".machine").get_by_role("link", name="warehouse-1").click()
 
-    expect(home.locator("main")).to_contain_text("warehouse-1")
+    expect(home.get_by_role("heading", level=1)).to_contain_text("warehouse-1")
+    expect(home.locator("main")).to_contain_text("gone since")
+    expect(home.locator("main")).to_contain_text("copy-customers")
+
+
+def test_the_last_success_is_one_click(home: Page) -> None:
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="index-build", exact=True))
+    row.get_by_role("link", name="index build stopped").click()
+
+    expect(home.get_by_role("heading", name="Beside the last success")).to_be_visible()
+
+
+def test_an_app_is_paused_with_two_clicks(home: Page) -> None:
+    """The reason is typed."""
+    home.get_by_role("link", name="Pause … search").click()
+    expect(home.get_by_role("textbox", name="Reason")).to_be_focused()
+    home.keyboard.type("the cluster is rebuilt")
+    home.get_by_role("button", name="Pause", exact=True).click()
+
+    notice = home.locator(".notice", has_text="admin paused app search")
+    expect(notice).to_contain_text("the cluster is rebuilt")
+    notice.get_by_role("button", name="Resume app").click()
+
+
+def test_a_job_is_muted_with_two_clicks(home: Page) -> None:
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="dwh-load", exact=True))
+    row.hover()
+    row.get_by_role("link", name="Acknowledge").click()
+    home.get_by_role("button", name="Acknowledge", exact=True).click()
+
+    expect(row).to_contain_text("muted until")
+    expect(row).to_contain_text("by admin")
+
+
+def test_a_field_of_twenty_jobs_is_edited_with_four_clicks(home: Page) -> None:
+    """The field and its value are typed, and Enter shows what changes."""
+    home.get_by_role("navigation").get_by_role("link", name="Jobs", exact=True).click()
+    home.get_by_role("textbox", name="Name").fill("mail")
+    home.keyboard.press("Enter")
+    expect(home.get_by_role("link", name="Remove this filter")).to_be_visible()
+    home.get_by_role("checkbox", name="All matching jobs").click()
+    home.get_by_role("button", name="Edit a field …").click()
+    expect(home.get_by_role("combobox", name="Field")).to_be_focused()
+    home.keyboard.type("Timeout")
+    home.keyboard.press("Tab")
+    home.keyboard.type("601")
+    home.keyboard.press("Enter")
+    save = home.get_by_role("button", name="Save")
+    expect(save).to_have_text("Save 22 jobs")
+    expect(home.locator("ins", has_text="601").first).to_be_visible()
+    save.click()
+
+    expect(home.get_by_role("heading", level=1)).to_contain_text("jobs edited")
+    home.get_by_role("button", name="Undo").click()
+    expect(home.get_by_role("heading", level=1)).to_contain_text("As before")
 
 
 def test_the_first_error_is_one_click(home: Page) -> None:
