@@ -8,6 +8,7 @@ from sqlalchemy.orm import Session
 
 from warren.sql.board.job_states import Trouble
 from warren.sql.board.live import lost_with
+from warren.sql.dialects.supported import use_index
 from warren.sql.models import (
     App,
     BoardEvent,
@@ -19,6 +20,7 @@ from warren.sql.models import (
     Run,
     SkippedTicks,
 )
+from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import Query, fetch, query
 from warren.sql.run_status import RunStatus
 
@@ -227,7 +229,7 @@ def oldest_running(session: Session, job_ids: Collection[int]) -> dict[int, Olde
     """Return the run of each job that started first, of those that are running."""
     if not job_ids:
         return {}
-    running = query(OldestRun, Run).where(
+    running = use_index(query(OldestRun, Run), Run, BY_STATUS).where(
         Run.job_id.in_(sorted(job_ids)), Run.status == RunStatus.RUNNING
     )
     newest_first = fetch(session, OldestRun, running.order_by(Run.started_at.desc()))

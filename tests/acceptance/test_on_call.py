@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.support.browser import page_of
 from tests.support.console import PASSWORD
@@ -25,8 +25,9 @@ def url(request: pytest.FixtureRequest, logs: TimedLogs) -> Iterator[str]:
 
 
 @pytest.fixture
-def home(chromium: Browser, url: str) -> Iterator[Page]:
-    """The home page of somebody who has signed in."""
+def home(chromium: Browser, url: str, logs: TimedLogs) -> Iterator[Page]:
+    """The home page of somebody who has signed in; no run has a log yet."""
+    logs.of_run.clear()
     page = page_of(chromium, url, "admin", viewport={"width": 1440, "height": 900})
     page.goto("/")
     yield page
@@ -186,11 +187,13 @@ def test_the_logs_of_all_shards_are_one_in_the_order_of_their_times(
     ]
     assert len(runs) == 3
 
-    for number, run_id in enumerate(runs):
-        logs.of_run[run_id] = [(10_000 + number, "begin"), (20_000 + number, "end")]
-    late = logs.of_run[runs[1]].pop()
+    begin = [(10_000 + number, "begin") for number in range(3)]
+    end = [(20_000 + number, "end") for number in range(3)]
+    logs.of_run[runs[0]] = [begin[0], end[0]]
+    logs.of_run[runs[1]] = [begin[1]]
+    logs.of_run[runs[2]] = [begin[2], end[2]]
     expect(lines).to_have_count(5)
-    logs.of_run[runs[1]] += [(15_000, "ValueError: between"), late]
+    logs.of_run[runs[1]] = [begin[1], (15_000, "ValueError: between"), end[1]]
     expect(lines).to_have_count(7)
 
     said = lines.evaluate_all(
@@ -199,6 +202,60 @@ def test_the_logs_of_all_shards_are_one_in_the_order_of_their_times(
     assert said[:3] == ["1/3 begin", "2/3 begin", "3/3 begin"]
     assert said[3:] == ["2/3 ValueError: between", "1/3 end", "2/3 end", "3/3 end"]
     expect(home.locator("#log .log-line.error")).to_have_text("2/3ValueError: between")
+
+
+def test_next_error_goes_from_one_error_of_a_log_to_the_next(home: Page, logs: TimedLogs) -> None:
+    link = home.get_by_role("link", name="First log")
+    run_id = int((link.get_attribute("href") or "").split("/")[2])
+    texts = ["connecting", "ValueError: first", *["working"] * 200, "KeyError: second", "end"]
+    logs.of_run[run_id] = [(1_000 + number, text) for number, text in enumerate(texts)]
+    link.click()
+    following = home.get_by_role("button", name="Next error")
+    here = home.locator("#log .log-line.at")
+
+    for error in ("ValueError: first", "KeyError: second", "ValueError: first"):
+        following.click()
+
+        expect(here.locator("code")).to_have_text(error)
+        expect(here).to_be_in_viewport()
+
+
+def test_enter_in_the_search_box_waits_for_the_answer_to_what_was_typed(home: Page) -> None:
+    home.keyboard.press("Control+k")
+    expect(home.locator("[data-found] a").first).to_be_visible()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    home.route(re.compile("q=fx-rates"), hold)
+    at_home = home.url
+
+    home.locator("dialog[data-find] input").fill("fx-rates")
+    with home.expect_request(re.compile("q=fx-rates")):
+        home.keyboard.press("Enter")
+    expect(home.locator("dialog[data-find]")).to_be_visible()
+    assert home.url == at_home
+    for route in held:
+        route.continue_()
+
+    expect(home).to_have_url(re.compile(r"/jobs/\d+$"))
+    expect(home.get_by_role("heading", level=1)).to_contain_text("fx-rates")
+
+
+def test_a_new_token_is_copied_by_its_button(home: Page) -> None:
+    home.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    home.goto("/tokens")
+    home.get_by_label("Name", exact=True).fill("monitor")
+    home.locator("[name=rights]").first.check()
+    home.get_by_role("button", name="Create token").click()
+
+    home.get_by_role("button", name="Copy", exact=True).click()
+
+    expect(home.get_by_role("button", name="Copied")).to_be_visible()
+    token = home.locator("#fresh-token").text_content()
+    assert token
+    assert home.evaluate("navigator.clipboard.readText()") == token
 
 
 def test_the_keys_move_in_the_list_and_ask_before_they_run(home: Page) -> None:

@@ -41,6 +41,7 @@ COMMON_PATHS = (
     "/runs?period=hour",
     "/runs/{run_id}",
     "/runs/{flow_run_id}",
+    "/runs/{shard_id}/shards",
     "/jobs/{flow_id}/edit",
     "/timeline",
     "/executors/{executor_id}",
@@ -58,6 +59,7 @@ OTHER_PATHS = (
     "/runs/{long_run_id}",
     "/jobs/{flow_id}",
     "/runs/{run_id}/log",
+    "/runs/{long_run_id}/log/difference",
     "/runs/clear",
     "/glue/{script_id}",
     "/glue/{script_id}/versions/{version_id}",
@@ -118,6 +120,19 @@ def site(sqlite_schema_url: str) -> Iterator[tuple[str, SampleApp]]:
     made.ids["long_run_id"] = rows.run(
         made.ids["job_id"], clock.now - 600_000, status="FAILED", **long
     )
+    rows.run(
+        made.ids["job_id"], clock.now - 700_000, status="SUCCEEDED", log_tail="a line\nanother"
+    )
+    for shard, status in enumerate(("FAILED", "RUNNING")):
+        made.ids["shard_id"] = rows.run(
+            made.ids["job_id"],
+            clock.now - 800_000,
+            status=status,
+            shard_index=shard,
+            shard_total=2,
+            address="host-1:9999",
+        )
+    rows.skip(made.ids["job_id"], clock.now - 900_000, count=1, reason="misfired")
     flow = night(rows, clock.now)
     flow.over("FAILED")
     made.ids |= {"flow_id": flow.job_id, "flow_run_id": flow.run_id}

@@ -16,6 +16,7 @@ from warren.sql import pending
 from warren.sql.accounts import audit_log
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import MAIL, AlarmStatus
+from warren.sql.board import listing as board
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
@@ -29,6 +30,7 @@ from warren.sql.listings import (
     job_spans,
     newest_runs,
     next_ticks,
+    run_relations,
     run_search,
 )
 from warren.sql.listings.job_search import JobFilter, Order
@@ -91,6 +93,10 @@ class Step:
     table: str
     key: str
     rows: int
+
+
+#: A run, as far as its tick is concerned.
+A_TICK: Any = SimpleNamespace(job_id=7, scheduled_at=NOW_MS, origin_id=0)
 
 
 @pytest.fixture(scope="module")
@@ -403,6 +409,16 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
         lambda s: job_spans.of_jobs(
             s, range(1, 31), from_ms=NOW_MS, until_ms=NOW_MS + 60_000, limit=120
         ),
+        {"i_tick"},
+    ),
+    (
+        "what runs for long",
+        lambda s: board.oldest_running(s, [1, 2, 3]),
+        {"i_status_due"},
+    ),
+    (
+        "open shards",
+        lambda s: run_relations.open_of_tick(s, A_TICK),
         {"i_tick"},
     ),
     (

@@ -48,8 +48,7 @@ function options(place, { dayHead, names, tones, days, values }) {
   const quiet = colour(place, "quiet");
   const line = { stroke: colour(place, "rim"), width: 1 };
   const columns = uPlot.paths.bars({ size: [0.62, 64], radius: 0.06 });
-  const short = new Intl.DateTimeFormat(document.documentElement.lang, { day: "numeric", month: "short", timeZone: "UTC" });
-  const say = (seconds) => short.format(seconds * 1000);
+  const say = (seconds) => new Date(seconds * 1000).toISOString().slice(0, 10);
   const series = names.map((name, column) => ({
     label: name,
     stroke: colour(place, tones[column]),
@@ -69,7 +68,7 @@ function options(place, { dayHead, names, tones, days, values }) {
       y: { range: (_chart, _low, high) => [0, Math.max(high, 1) * 1.06] },
     },
     axes: [
-      { stroke: quiet, grid: { show: false }, ticks: { show: false }, size: 30, splits: (chart) => marks(days, chart.width), values: (_chart, found) => found.map(say) },
+      { stroke: quiet, grid: { show: false }, ticks: { show: false }, size: 30, splits: (chart) => marks(days, chart.width), values: (_chart, found) => found.map((seconds) => say(seconds).slice(5)) },
       { stroke: quiet, grid: line, ticks: { show: false }, size: 62, values: (_chart, found) => found.map((value) => (Number.isInteger(value) ? value.toLocaleString() : "")) },
     ],
     series: [{ label: dayHead, value: (_chart, day) => (day == null ? "–" : say(day)) }, ...series.reverse()],
