@@ -253,6 +253,7 @@ class Startup:
         self._roles = roles
         self._make_run_inbox = make_run_inbox
         self._is_closed = False
+        self._started_at = self._clock.monotonic()
         self.was_welcomed = False
         #: Whether reports are sent.
         self.is_reporting = False
@@ -323,8 +324,11 @@ class Startup:
         if self._is_closed:
             return
         run_states, readiness = self._context.run_states, self._roles.readiness
+        now_ms = self._clock.now_ms()
+        # A scheduler sends it what has waited once it has admitted it, before the welcome is here.
+        since_ms = now_ms - int(1000 * (self._clock.monotonic() - self._started_at))
         try:
-            unconfirmed = run_states.begin(self._identity.boot_id, self._clock.now_ms())
+            unconfirmed = run_states.begin(self._identity.boot_id, now_ms, since_ms=since_ms)
         except JournalFailed as error:
             readiness.is_unable_to_begin = True
             self._context.loop.call_later(JOURNAL_RETRY_SECONDS, self._begin)

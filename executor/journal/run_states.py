@@ -553,8 +553,12 @@ class RunStates:
 
     # -- changes ------------------------------------------------------------------------------
 
-    def begin(self, boot_id: str, now_ms: int) -> list[tuple[Final | Called, int]]:
+    def begin(
+        self, boot_id: str, now_ms: int, *, since_ms: int | None = None
+    ) -> list[tuple[Final | Called, int]]:
         """Begin a boot; return each report that the broker does not have yet, with its size.
+
+        `since_ms`: since when runs may have been sent to it, if that is not now.
 
         Raises:
             JournalFailed: nothing is durable; call it again later.
@@ -571,7 +575,7 @@ class RunStates:
                 verdict = entry.verdict(now_ms, is_complete=is_complete, noted=noted)
                 entry.line = file.line_of(verdict)
                 verdicts.append(entry.line)
-        self._contents.begin_boot(boot_id, host_boot, now_ms)
+        self._contents.begin_boot(boot_id, host_boot, now_ms if since_ms is None else since_ms)
         try:
             self.compact(now_ms)
         except JournalFailed as error:

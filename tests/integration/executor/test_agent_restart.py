@@ -282,6 +282,24 @@ def test_new_boot_knows_what_became_of_the_old_ones_runs(
         assert case.desk.expect(1, Finished).boot_id == OLD
 
 
+def test_runs_that_were_sent_to_a_boot_before_it_was_welcome_are_remembered(
+    case: AgentCase,
+) -> None:
+    """What has waited for an executor is sent as soon as a scheduler has admitted it."""
+    case.desk.welcomes = False
+    case.boot(welcomed=False)
+    eventually(lambda: case.desk.heard)
+    admitted_ms = now_ms()
+    case.skip_seconds(20)
+    case.desk.ahead_ms = 20_000
+    case.desk.welcomes = True
+    eventually(lambda: case.executors[0].is_taking)
+
+    answer = case.desk.ask(RunStateQuery, runs=())
+
+    assert answer.remembers_since_ms <= admitted_ms
+
+
 def test_nothing_is_known_of_a_boot_that_the_journal_does_not_know(case: AgentCase) -> None:
     case.boot()
 
