@@ -3,15 +3,15 @@
 Pure geometry, in pixels and in percent of the width; templates write it as SVG.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 
 from warren.sql.instants import HOUR_MS, MINUTE_MS
 
-#: A strip's due times at most, the distance and width of their bars, its height and base line.
-STRIP_LENGTH, STEP, BAR = 30, 7, 5
-STRIP_WIDTH, STRIP_HEIGHT, BASE = STEP * STRIP_LENGTH - 2, 30, 16
+#: A strip's due times at most, the distance and width of their bars, and its base line.
+STRIP_LENGTH, STEP, BAR, BASE = 30, 7, 5, 16
 #: The tallest bars above and below the base line, and the shortest.
 ABOVE, BELOW, SHORTEST = 14.0, 12.0, 2.5
 
@@ -40,20 +40,13 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Bar:
-    """A mark and its rectangle, in pixels from the top left."""
-
-    mark: Mark
-    x: int
-    y: float
-    height: float
-
-
-@dataclass(frozen=True, slots=True)
 class Strip:
-    """The last due times of a job, the oldest first."""
+    """The last due times of a job: SVG path data for each mark that it has, and how many ended how.
 
-    bars: Sequence[Bar]
+    One path for all due times with a mark, as a page has thousands of them.
+    """
+
+    paths: Mapping[Mark, str]
     succeeded: int
     failed: int
     skipped: int
@@ -64,23 +57,33 @@ def strip(points: Sequence[Point]) -> Strip:
     shown = points[-STRIP_LENGTH:]
     longest = max((point.took_ms for point in shown), default=0) or 1
     first = STRIP_LENGTH - len(shown)
-    bars = [_bar(point, (first + place) * STEP, longest) for place, point in enumerate(shown)]
+    paths = dict.fromkeys([point.mark for point in shown], "")
+    for place, point in enumerate(shown):
+        tenths = round(10 * point.took_ms / longest)
+        paths[point.mark] += _shape(point.mark, (first + place) * STEP, tenths)
     return Strip(
-        bars=bars,
+        paths=paths,
         succeeded=sum(point.mark is Mark.GOOD for point in shown),
         failed=sum(point.mark in {Mark.BAD, Mark.LOST} for point in shown),
         skipped=sum(point.count for point in shown if point.mark is Mark.SKIPPED),
     )
 
 
-def _bar(point: Point, x: int, longest: int) -> Bar:
-    share = point.took_ms / longest
-    if point.mark in {Mark.BAD, Mark.LOST}:
-        return Bar(point.mark, x, BASE + 0.5, round(max(SHORTEST, share * BELOW), 1))
-    if point.mark in {Mark.GOOD, Mark.RUNNING}:
-        height = round(max(SHORTEST, share * ABOVE), 1)
-        return Bar(point.mark, x, round(BASE - 0.5 - height, 1), height)
-    return Bar(point.mark, x, BASE, 0.0)
+@cache
+def _shape(mark: Mark, x: int, tenths: int) -> str:
+    """Return the path of a mark at `x`, with so many tenths of the greatest height."""
+    if mark is Mark.LOST:
+        return f"M{x} 19l5 5m0-5l-5 5"
+    if mark is Mark.BAD:
+        return f"M{x} {BASE + 0.5}h{BAR}v{max(SHORTEST, tenths * BELOW / 10):.3g}h-{BAR}z"
+    if mark in {Mark.GOOD, Mark.RUNNING}:
+        height = max(SHORTEST, tenths * ABOVE / 10)
+        return f"M{x} {BASE - 0.5 - height:.3g}h{BAR}v{height:.3g}h-{BAR}z"
+    if mark is Mark.SKIPPED:
+        return f"M{x} {BASE}a2.3 2.3 0 1 0 4.6 0a2.3 2.3 0 1 0-4.6 0"
+    if mark is Mark.WAITING:
+        return f"M{x + BAR / 2} 7v9"
+    return f"M{x + 0.5} {BASE}h4"
 
 
 #: The day's columns: a quarter of an hour each, of the last day and the next hour.
