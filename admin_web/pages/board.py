@@ -1,6 +1,5 @@
 """Home: the board. One sentence, the last 24 hours, the machine in a line, jobs in trouble."""
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web.board_drawing import (
+    QUARTER_MS,
     Day,
     Mark,
     Point,
@@ -28,15 +28,23 @@ from warren.admin_web.cached_counts import CachedCounts
 from warren.admin_web.language.labels import reason_text
 from warren.admin_web.links import link_to
 from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.pages.bulk import MAX_TICKED
 from warren.admin_web.pages.dashboard import spread
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
-from warren.resources.board import FAILS, BoardEvent, DueTimeMark, JobOnBoard, Trouble
+from warren.resources.board import (
+    FAILS,
+    BoardEvent,
+    DueTimeMark,
+    ErrorGroup,
+    JobOnBoard,
+    Trouble,
+)
 from warren.scheduler.actor import Right
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.views import board_view
-from warren.scheduler.views.board_view import MAX_OF_GROUP, NOT_RUN, BoardView, job_state
+from warren.scheduler.views.board_view import MAX_JOBS, NOT_RUN, BoardView, job_state
 from warren.scheduler.views.process_view import (
     SchedulersView,
     executor_views,
@@ -44,15 +52,19 @@ from warren.scheduler.views.process_view import (
     schedulers_view,
 )
 from warren.sql.board import listing as board
-from warren.sql.board.listing import BoardScope, OldestRun
+from warren.sql.board.listing import BoardScope, OldestRun, OutlookRow
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
 from warren.sql.limits import holds, limits
-from warren.sql.listings import dashboard, next_ticks
+from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
 from warren.sql.run_status import FAILURES, RunStatus
 
 #: Jobs on one page of a tab.
 PAGE = 100
+#: The most jobs on the pages before one.
+MAX_PLACE = 1_000_000
+#: The most jobs of a group that are listed.
+MAX_OF_GROUP = 10
 _TABS = ("trouble", "recovered", "all")
 #: So many late starts of an app in an hour are bad.
 MANY_LATE = 5
@@ -83,10 +95,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Jobs that fail with the same error."""
+    """Jobs that fail with the same error; its buttons act on the first `acted_on` of them."""
 
     error: str
     jobs: int
+    acted_on: int
     since_ms: int
     first_job: str
     rows: Sequence[Row]
@@ -187,6 +200,11 @@ class BoardPages:
     def __init__(self, services: ConsoleServices) -> None:
         self._services = services
         self._times = LocalTimes(services.cluster_zone, services.now_ms)
+        self._numbers = CachedCounts(
+            lambda session, apps: board_view.count(
+                session, BoardScope(apps), now_ms=services.now_ms()
+            )
+        )
         self._lateness = CachedCounts(
             lambda session, apps: spread(
                 dashboard.lateness(session, apps, now_ms=services.now_ms())
@@ -210,9 +228,20 @@ class BoardPages:
 
     def _read(self, session: Session, known: Visitor, tab: str) -> Page:
         now_ms = self._services.now_ms()
-        view = board_view.read(session, known.actor, now_ms=now_ms, clock=LocalClock(self._times))
-        shown, scope = view.board, board_view.scope_of(known.actor)
+        scope = board_view.scope_of(known.actor)
+        is_shared = scope.job_ids is None
+        view = board_view.read(
+            session,
+            known.actor,
+            numbers=self._numbers.of(session, known.app_ids) if is_shared else None,
+            now_ms=now_ms,
+            clock=LocalClock(self._times),
+            place=_place() if tab == "trouble" else 0,
+            is_grouped=True,
+        )
+        shown = view.board
         spans = [_lasting(event) for event in shown.events]
+        outlooks = board.outlooks(session, known.app_ids, since_ms=now_ms - HOUR_MS)
         event_id = request.args.get("event", 0, type=int)
         page = Page(
             view=view,
@@ -221,10 +250,10 @@ class BoardPages:
             chosen=next((span for span in spans if span.id == event_id), None),
             sentence=reason_text(view.sentence),
             details=[reason_text(detail) for detail in view.details],
-            day=self._day(session, known, view, spans, now_ms),
+            day=self._day(view, outlooks, spans, now_ms),
             spans=spans,
             machine=self._machine(session, known, now_ms),
-            pools=_pools(session, known, now_ms),
+            pools=_pools(session, known, outlooks),
         )
         if page.chosen is None:
             self._fill(session, scope, page)
@@ -236,18 +265,13 @@ class BoardPages:
     def _fill(self, session: Session, scope: BoardScope, page: Page) -> None:
         """Read the jobs of the tab."""
         shown, now_ms = page.view.board, page.now_ms
-        place = max(0, request.args.get("from", 0, type=int))
+        place = _place()
         if page.tab == "trouble":
-            keys = {group.error_key for group in shown.groups}
-            states = [
-                state
-                for state in shown.jobs
-                if not (state.trouble in FAILS and state.error_key in keys)
-            ]
-            page.rows = self._rows(session, states)
-            page.groups = [
-                self._group(session, scope, group.error_key, now_ms) for group in shown.groups
-            ]
+            page.rows = self._rows(session, shown.jobs)
+            if not place:
+                page.groups = [self._group(session, scope, group, now_ms) for group in shown.groups]
+            if shown.more:
+                page.more_url = f"{url_for('board.show')}?from={place + MAX_JOBS}"
             return
         if page.tab == "recovered":
             rows = board.recovered(session, scope, since_ms=now_ms - DAY_MS, limit=PAGE)
@@ -262,22 +286,19 @@ class BoardPages:
         running = board.oldest_running(session, long)
         return [self._row(state, running.get(state.id)) for state in states]
 
-    def _group(self, session: Session, scope: BoardScope, key: str, now_ms: int) -> Group:
-        jobs = [
-            job_state(row, now_ms)
-            for row in board.with_error(session, scope, key, limit=MAX_OF_GROUP)
-        ]
-        first = min(jobs, key=lambda job: _ms(job.error_since))
-        runs = [job.newest_run for job in jobs if job.newest_run is not None]
+    def _group(self, session: Session, scope: BoardScope, group: ErrorGroup, now_ms: int) -> Group:
+        rows = board.with_error(session, scope, group.error_key, limit=MAX_OF_GROUP)
+        newest = board.newest_with_error(session, scope, group.error_key, limit=MAX_TICKED)
         return Group(
-            error=first.error,
-            jobs=len(jobs),
-            since_ms=_ms(first.error_since),
-            first_job=first.job,
-            rows=[self._row(job) for job in jobs],
-            again_url=_again_url(runs),
-            log_url=_log_url(first.error_run),
-            mute_url=_mute_url([job.id for job in jobs]),
+            error=group.error,
+            jobs=group.jobs,
+            acted_on=len(newest),
+            since_ms=_ms(group.since),
+            first_job=group.first_job,
+            rows=[self._row(job_state(row, now_ms)) for row in rows],
+            again_url=_again_url([run_id for run_id in newest.values() if run_id]),
+            log_url=_log_url(group.first_run),
+            mute_url=_mute_url([*newest]),
         )
 
     def _row(self, state: JobOnBoard, running: OldestRun | None = None) -> Row:
@@ -302,9 +323,8 @@ class BoardPages:
 
     def _day(
         self,
-        session: Session,
-        known: Visitor,
         view: BoardView,
+        outlooks: Sequence[OutlookRow],
         spans: Sequence[Lasting],
         now_ms: int,
     ) -> Day:
@@ -314,7 +334,7 @@ class BoardPages:
         ]
         return day(
             past,
-            _ahead(session, known, now_ms),
+            _ahead(outlooks),
             [Span(one.since_ms, one.until_ms, f"{one.label} {one.note}") for one in spans],
             now_ms=now_ms,
             hours=_full_hours(now_ms, self._times.zone()),
@@ -410,6 +430,11 @@ _TROUBLE_WORDS = {
     Trouble.LONG: lambda: gettext("running beyond usual"),
     Trouble.FINE: lambda: gettext("fine"),
 }
+
+
+def _place() -> int:
+    """Return how many jobs are on the pages before this one."""
+    return min(max(0, request.args.get("from", 0, type=int)), MAX_PLACE)
 
 
 def _ms(instant: datetime | None) -> int:
@@ -567,22 +592,25 @@ def _counted(number: int, one: str, several: str) -> str:
     return "" if not number else one if number == 1 else several
 
 
-def _ahead(session: Session, known: Visitor, now_ms: int) -> list[Quarter]:
-    """Return how many due times are planned in each quarter of the next hour."""
-    found = next_ticks.read(session, known.app_ids, from_ms=now_ms, to_ms=now_ms + HOUR_MS, limit=1)
-    counts: Counter[int] = Counter()
-    for minute, number in found.per_minute.items():
-        counts[minute // 15] += number
+def _ahead(outlooks: Sequence[OutlookRow]) -> list[Quarter]:
+    """Return how many due times there are in each quarter of the next hour."""
+    numbers: Counter[int] = Counter()
+    for row in outlooks:
+        for place, number in enumerate(row.content.get("quarters", [])):
+            numbers[place] += number
+    made_at = max((row.made_at for row in outlooks), default=0)
     return [
-        Quarter(now_ms + place * HOUR_MS // 4, succeeded=number)
-        for place, number in sorted(counts.items())
+        Quarter(made_at + place * QUARTER_MS, succeeded=number)
+        for place, number in sorted(numbers.items())
+        if number
     ]
 
 
-def _pools(session: Session, known: Visitor, now_ms: int) -> list[PoolLine]:
+def _pools(
+    session: Session, known: Visitor, outlooks: Sequence[OutlookRow]
+) -> list[PoolLine]:
     """Return what is expected in each app in the next hour."""
-    rows = board.outlooks(session, known.app_ids, since_ms=now_ms - HOUR_MS)
-    found = [(row, json.loads(row.content)) for row in rows]
+    found = [(row, row.content) for row in outlooks]
     first_late = {content["late"][0]["job_id"] for _, content in found if content["late"]}
     may_pause = known.may(Right.OPERATE)
     names = {id_: row.job for id_, row in board.of_jobs(session, first_late).items()}

@@ -27,6 +27,7 @@ from warren.sql.models.job_tables import Scope
 from warren.sql.registry import presence
 from warren.sql.registry.presence import ProcessState
 from warren.sql.run_status import LATE_MS, RunStatus
+from warren.sql.unfolded import QUARTER_MS
 
 MINUTES = 60
 #: The most due times that are looked at: of one job, one a second, and of all jobs.
@@ -106,7 +107,8 @@ def content(
     """Return what is stored of an app: numbers by minute, and the first late starts.
 
     `minutes` is how many runs are expected to run at once in each minute at most, `waiting` how
-    many wait. With `is_cut`, more is due than was looked at.
+    many wait. `quarters` is how many are due in each quarter of the hour. With `is_cut`, more is
+    due than was looked at.
     """
     until_ms = now_ms + HOUR_MS
     runs = [(now_ms, now_ms + one.lasts_ms) for one in running]
@@ -122,6 +124,7 @@ def content(
     return {
         "slots": slots,
         "due": len(starts),
+        "quarters": _by_quarter((start.run.due_at for start in starts), now_ms),
         "is_cut": is_cut,
         "minutes": _most_at_once(runs, now_ms),
         "waiting": _most_at_once(waits, now_ms),
@@ -136,6 +139,16 @@ def content(
             for start in late[:MAX_LATE]
         ],
     }
+
+
+def _by_quarter(due: Iterable[int], now_ms: int) -> list[int]:
+    """Return how many due times are in each quarter of the hour; what is overdue is in none."""
+    numbers = [0] * (HOUR_MS // QUARTER_MS)
+    for due_at in due:
+        place = (due_at - now_ms) // QUARTER_MS
+        if 0 <= place < len(numbers):
+            numbers[place] += 1
+    return numbers
 
 
 def _most_at_once(spans: Iterable[tuple[int, int]], now_ms: int) -> list[int]:

@@ -29,12 +29,11 @@ from warren.sql.board import fill, quarters
 from warren.sql.board import listing as board
 from warren.sql.board.job_states import Trouble as Stored
 from warren.sql.board.listing import BoardJob, BoardScope, EventRow, JobsState, SharedError
-from warren.sql.board.quarters import StoredQuarter
 from warren.sql.instants import DAY_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
 
-#: Jobs in trouble that are shown, shared errors that are named, and jobs shown of each.
-MAX_JOBS, MAX_GROUPS, MAX_OF_GROUP = 100, 10, 50
+#: Jobs in trouble that are shown, and shared errors that are named.
+MAX_JOBS, MAX_GROUPS = 100, 10
 #: The status of due times that were skipped.
 NOT_RUN = "NOT_RUN"
 
@@ -78,6 +77,21 @@ class Clock:
         return f"{Instant.of(at_ms):%Y-%m-%d %H:%M} UTC"
 
 
+class Numbers(NamedTuple):
+    """Numbers that take a while to count where there are many jobs."""
+
+    total: int
+    recovered: int
+
+
+def count(session: Session, scope: BoardScope, *, now_ms: int) -> Numbers:
+    """Count the jobs of a scope, and those that have recovered."""
+    return Numbers(
+        board.job_count(session, scope),
+        board.recovered_count(session, scope, since_ms=now_ms - DAY_MS),
+    )
+
+
 def read(
     session: Session,
     actor: Actor,
@@ -85,16 +99,36 @@ def read(
     now_ms: int,
     app_id: int | None = None,
     clock: Clock | None = None,
+    place: int = 0,
+    is_grouped: bool = False,
+    numbers: Numbers | None = None,
 ) -> BoardView:
-    """Return the board of an actor's jobs, or of those of one app."""
+    """Return the board of an actor's jobs, or of those of one app.
+
+    Args:
+        session: a session that reads.
+        actor: whose board it is.
+        now_ms: the time.
+        app_id: only this app; None = all.
+        clock: writes moments in sentences; None = in UTC.
+        place: how many jobs in trouble are passed over.
+        is_grouped: whether jobs of the groups are left out of the others.
+        numbers: as `count` counted them a few seconds ago; None = they are counted now.
+
+    """
     scope = scope_of(actor, app_id)
     counts = board.counts(session, scope)
-    total = board.job_count(session, scope)
+    total, recovered = numbers or count(session, scope, now_ms=now_ms)
     failing = sum(counts.get(trouble, 0) for trouble in board.FAILING)
     shared = board.shared_errors(session, scope, limit=MAX_GROUPS) if failing > 1 else []
-    rows = board.in_trouble(session, scope, limit=MAX_JOBS + 1)
     groups = [group for error in shared if (group := _group(session, scope, error)) is not None]
-    recovered = board.recovered_count(session, scope, since_ms=now_ms - DAY_MS)
+    rows = board.in_trouble(
+        session,
+        scope,
+        limit=MAX_JOBS + 1,
+        place=place,
+        without_errors=[group.error_key for group in groups] if is_grouped else (),
+    )
     troubled = sum(number for trouble, number in counts.items() if trouble is not Stored.NONE)
     filled = fill.read(session)
     says = clock or Clock()
@@ -214,10 +248,10 @@ def _mute(row: BoardJob, now_ms: int) -> JobMute | None:
 
 
 def _group(session: Session, scope: BoardScope, error: SharedError) -> ErrorGroup | None:
-    rows = board.with_error(session, scope, error.error_key, limit=MAX_OF_GROUP)
-    if len(rows) < 2:  # noqa: PLR2004 - they have changed since they were counted
+    rows = board.with_error(session, scope, error.error_key, limit=1)
+    if not rows:  # they have changed since they were counted
         return None
-    first = min(rows, key=lambda row: row.error_since)
+    [first] = rows
     return ErrorGroup(
         error=first.error_text,
         error_key=error.error_key,
@@ -230,21 +264,14 @@ def _group(session: Session, scope: BoardScope, error: SharedError) -> ErrorGrou
 
 def _quarters(session: Session, scope: BoardScope, now_ms: int) -> list[QuarterCount]:
     """Return the quarters of the last day, added up over apps."""
-    sums: dict[int, StoredQuarter] = {}
-    for row in quarters.between(session, now_ms - DAY_MS, now_ms, scope.app_ids):
-        known = sums.get(row.quarter_at, StoredQuarter(row.quarter_at, 0, 0, 0, 0))
-        sums[row.quarter_at] = StoredQuarter(
-            row.quarter_at,
-            0,
-            known.succeeded + row.succeeded,
-            known.failed + row.failed,
-            known.skipped + row.skipped,
-        )
     return [
         QuarterCount(
-            at=Instant.of(at), succeeded=row.succeeded, failed=row.failed, skipped=row.skipped
+            at=Instant.of(row.quarter_at),
+            succeeded=row.succeeded,
+            failed=row.failed,
+            skipped=row.skipped,
         )
-        for at, row in sorted(sums.items())
+        for row in quarters.totals(session, now_ms - DAY_MS, now_ms, scope.app_ids)
     ]
 
 

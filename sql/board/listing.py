@@ -1,5 +1,6 @@
 """Reads the board: jobs by their trouble, counts, errors that jobs share, and what lasted."""
 
+import json
 from collections.abc import Collection
 from typing import Any, NamedTuple, cast
 
@@ -166,10 +167,21 @@ def recovered_count(session: Session, scope: BoardScope, *, since_ms: int) -> in
 
 
 def in_trouble(
-    session: Session, scope: BoardScope, *, limit: int, place: int = 0
+    session: Session,
+    scope: BoardScope,
+    *,
+    limit: int,
+    place: int = 0,
+    without_errors: Collection[str] = (),
 ) -> list[BoardJob]:
-    """Return jobs in trouble, the worst first; of one trouble, those with the newest error."""
+    """Return jobs in trouble, the worst first; of one trouble, those with the newest error.
+
+    Those that fail with one of `without_errors` are left out.
+    """
     ids = _ids(scope).where(JobState.trouble < Trouble.NONE)
+    if without_errors:
+        has_other = JobState.error_key.not_in(without_errors)
+        ids = ids.where(or_(JobState.trouble.not_in(FAILING), has_other))
     order = (
         JobState.trouble,
         JobState.error_since.desc(),
@@ -255,10 +267,19 @@ def shared_errors(session: Session, scope: BoardScope, *, limit: int) -> list[Sh
 def with_error(
     session: Session, scope: BoardScope, error_key: str, *, limit: int
 ) -> list[BoardJob]:
-    """Return the jobs that fail with an error now, the longest streaks first."""
-    ids = _ids(scope).where(JobState.trouble.in_(FAILING), JobState.error_key == error_key)
-    order = (JobState.failing_count.desc(), JobState.error_since, JobState.job_id)
+    """Return the jobs that fail with an error now, those that failed with it first."""
+    ids = _ids(scope).where(*_has_error(error_key))
+    order = (JobState.error_since, JobState.job_id)
     return _in_order(session, ids.order_by(*order).limit(limit))
+
+
+def newest_with_error(
+    session: Session, scope: BoardScope, error_key: str, *, limit: int
+) -> dict[int, int]:
+    """Return the newest runs of the jobs that fail with an error now, by job, first ones first."""
+    wanted = _ids(scope).add_columns(JobState.newest_run_id).where(*_has_error(error_key))
+    first = wanted.order_by(JobState.error_since, JobState.job_id).limit(limit)
+    return {job_id: run_id or 0 for job_id, run_id in session.execute(first)}
 
 
 def events(session: Session, app_ids: Collection[int] | None, *, since_ms: int) -> list[EventRow]:
@@ -329,23 +350,26 @@ def is_enabled_in(app_id: int) -> ColumnElement[bool]:
 
 
 class OutlookRow(NamedTuple):
-    """What is expected of an app; see `warren.sql.models.Outlook`."""
+    """What is expected of an app in the next hour; see `warren.scheduler.board.next_hour`."""
 
     app_id: int
     app: str
     made_at: int
-    content: str
+    content: dict[str, Any]
 
 
 def outlooks(
     session: Session, app_ids: Collection[int] | None, *, since_ms: int
 ) -> list[OutlookRow]:
     """Return what is expected of apps, by name; nothing that was computed before `since_ms`."""
-    wanted = query(OutlookRow, Outlook, app=App.name).join(App, App.id == Outlook.app_id)
-    wanted = wanted.where(Outlook.made_at >= since_ms)
+    columns = select(Outlook.app_id, App.name, Outlook.made_at, Outlook.content)
+    wanted = columns.join(App, App.id == Outlook.app_id).where(Outlook.made_at >= since_ms)
     if app_ids is not None:
         wanted = wanted.where(Outlook.app_id.in_(sorted(app_ids)))
-    return fetch(session, OutlookRow, wanted.order_by(App.name))
+    return [
+        OutlookRow(app_id, app, made_at, json.loads(content))
+        for app_id, app, made_at, content in session.execute(wanted.order_by(App.name))
+    ]
 
 
 def _ids(scope: BoardScope) -> Select[int]:
@@ -385,6 +409,10 @@ def _jobs(scope: BoardScope) -> Query:
     found = found.join(App, App.id == Job.app_id)
     found = found.outerjoin(Mute, Mute.job_id == JobState.job_id)
     return found.where(*scope.conditions(Job.app_id, Job.id))
+
+
+def _has_error(error_key: str) -> list[ColumnElement[bool]]:
+    return [JobState.trouble.in_(FAILING), JobState.error_key == error_key]
 
 
 def _recovered(since_ms: int) -> list[ColumnElement[bool]]:

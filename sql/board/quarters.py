@@ -12,7 +12,7 @@ from sqlalchemy import delete, func, insert, literal, null, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import modify
-from warren.sql.dialects.supported import use_index
+from warren.sql.dialects.supported import of, use_index
 from warren.sql.instants import DAY_MS, at, epoch_ms
 from warren.sql.models import Job, Quarter, Run, SkippedTicks, Unfolded
 from warren.sql.models.run_tables import BY_DUE_SECOND
@@ -37,6 +37,15 @@ class StoredQuarter(NamedTuple):
 
     quarter_at: int
     app_id: int
+    succeeded: int
+    failed: int
+    skipped: int
+
+
+class QuarterTotal(NamedTuple):
+    """What was due in a quarter of an hour."""
+
+    quarter_at: int
     succeeded: int
     failed: int
     skipped: int
@@ -160,6 +169,24 @@ def between(
     if app_ids is not None:
         wanted = wanted.where(Quarter.app_id.in_(app_ids))
     return fetch(session, StoredQuarter, wanted.order_by(Quarter.quarter_at, Quarter.app_id))
+
+
+def totals(
+    session: Session, since_ms: int, until_ms: int, app_ids: Collection[int] | None
+) -> list[QuarterTotal]:
+    """Return the sums of these apps in each quarter of a span of time; None = of all."""
+    total = of(session).sum_of
+    wanted = query(
+        QuarterTotal,
+        Quarter,
+        succeeded=total(Quarter.succeeded),
+        failed=total(Quarter.failed),
+        skipped=total(Quarter.skipped),
+    ).where(Quarter.quarter_at >= quarter_of(since_ms), Quarter.quarter_at < until_ms)
+    if app_ids is not None:
+        wanted = wanted.where(Quarter.app_id.in_(app_ids))
+    grouped = wanted.group_by(Quarter.quarter_at).order_by(Quarter.quarter_at)
+    return fetch(session, QuarterTotal, grouped)
 
 
 def forget(session: Session, before_ms: int) -> None:

@@ -55,6 +55,7 @@ def test_what_fits_is_not_late(rows: Rows) -> None:
     assert (found["slots"], found["due"], found["late_count"]) == (2, 8, 0)
     assert [found["minutes"][minute] for minute in (14, 15, 16, 17)] == [0, 2, 2, 0]
     assert found["waiting"] == [0] * 60
+    assert found["quarters"] == [0, 2, 2, 2]
 
 
 def test_a_minute_shows_the_most_that_run_at_once_and_not_all_that_run_in_it(rows: Rows) -> None:
