@@ -606,9 +606,7 @@ def _ahead(outlooks: Sequence[OutlookRow]) -> list[Quarter]:
     ]
 
 
-def _pools(
-    session: Session, known: Visitor, outlooks: Sequence[OutlookRow]
-) -> list[PoolLine]:
+def _pools(session: Session, known: Visitor, outlooks: Sequence[OutlookRow]) -> list[PoolLine]:
     """Return what is expected in each app in the next hour."""
     found = [(row, row.content) for row in outlooks]
     first_late = {content["late"][0]["job_id"] for _, content in found if content["late"]}

@@ -296,12 +296,12 @@ def over_again(
     session: Session, scope: BoardScope, error_keys: Collection[str], *, since_ms: int
 ) -> dict[str, int]:
     """Return how many of the jobs that had errors since a moment do not fail now, by error."""
-    number = select(JobError.error_key, func.count()).group_by(JobError.error_key)
-    number = number.join(JobState, JobState.job_id == JobError.job_id)
-    number = number.where(JobError.error_key.in_(sorted(error_keys)), *_recovered(since_ms))
+    counted = select(JobError.error_key, func.count()).group_by(JobError.error_key)
+    counted = counted.join(JobState, JobState.job_id == JobError.job_id)
+    counted = counted.where(JobError.error_key.in_(sorted(error_keys)), *_recovered(since_ms))
     if conditions := scope.conditions(Job.app_id, JobState.job_id):
-        number = number.join(Job, Job.id == JobState.job_id).where(*conditions)
-    return dict(session.execute(number).tuples().all())
+        counted = counted.join(Job, Job.id == JobState.job_id).where(*conditions)
+    return {key: int(number) for key, number in session.execute(counted)}
 
 
 def of_jobs_where(
