@@ -176,6 +176,10 @@ _ORDERS = (
     (Order.NAME, lazy_gettext("app and name")),
     (Order.DUE, lazy_gettext("next run")),
     (Order.NEWEST, lazy_gettext("newest first")),
+    (Order.ENDED, lazy_gettext("last end")),
+    (Order.TOOK, lazy_gettext("duration")),
+    (Order.CHANGE, lazy_gettext("slower than a week ago")),
+    (Order.SHARE, lazy_gettext("share of the time between due times")),
 )
 _SHORT = [Optional(), Length(max=255, message=lazy_gettext("Too long."))]
 

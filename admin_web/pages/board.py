@@ -307,9 +307,9 @@ class BoardPages:
         log_url = _log_url(state.error_run if fails else state.newest_run)
         return Row(
             state=state,
-            strip=strip([_point(mark) for mark in state.strip]),
+            strip=strip_of(state),
             why=_why(state, self._times),
-            trouble_words=_TROUBLE_WORDS[state.trouble](),
+            trouble_words=trouble_words(state.trouble),
             since_ms=_ms(state.trouble_since),
             next_ms=_ms(state.next_at),
             took_ms=int(state.took * 1000),
@@ -439,6 +439,16 @@ def _place() -> int:
 
 def _ms(instant: datetime | None) -> int:
     return 0 if instant is None else epoch_ms(instant)
+
+
+def strip_of(state: JobOnBoard) -> Strip:
+    """Return the drawing of a job's last due times."""
+    return strip([_point(mark) for mark in state.strip])
+
+
+def trouble_words(trouble: Trouble) -> str:
+    """Return what is wrong with a job, in words."""
+    return str(_TROUBLE_WORDS[trouble]())
 
 
 def _point(mark: DueTimeMark) -> Point:

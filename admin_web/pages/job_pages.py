@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web import charts, exports
+from warren.admin_web.board_drawing import Strip
 from warren.admin_web.charts import HeatMap
 from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import Picture, job_picture
@@ -27,10 +28,12 @@ from warren.admin_web.language.job_labels import CALL_WHEN, GAPS, ON_HOLIDAY, OP
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.pages.alarms import JobTarget, read_targets
+from warren.admin_web.pages.board import strip_of, trouble_words
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.reasons import Reason
+from warren.resources.board import JobOnBoard, Trouble
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.watches import STAGES
 from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
@@ -49,12 +52,15 @@ from warren.scheduler.schedules.reading import (
 from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import date_of
 from warren.scheduler.views import blockers
+from warren.scheduler.views.board_view import job_state
 from warren.sql.accounts import preferences
+from warren.sql.board import listing as board
 from warren.sql.instants import moment
 from warren.sql.jobs import flow_links, job_names, skips
+from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
-from warren.sql.listings.job_search import ListedJob
+from warren.sql.listings.job_search import JobFilter, ListedJob
 from warren.sql.listings.run_relations import Family
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
@@ -408,6 +414,48 @@ def _blockers(
     return job_blockers.of_spec(spec)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobLine:
+    """How a job in the list is doing: its last due times, and its duration against others.
+
+    `change` is against a week ago and `share` of the time between due times, in percent; None = it
+    is not known.
+    """
+
+    strip: Strip
+    trouble: Trouble
+    trouble_words: str
+    took_ms: int
+    usual_ms: int
+    change: int | None
+    share: int | None
+
+
+def _listed(
+    session: Session, asked: JobFilter, now_ms: int
+) -> tuple[Sequence[ListedJob], Mapping[int, JobLine]]:
+    """Return a page of jobs, and how those are doing that have run, by id."""
+    jobs = job_search.search(session, asked, now_ms=now_ms)
+    rows = board.of_jobs(session, [job.id for job in jobs])
+    return jobs, {
+        job.id: _line(job_state(rows[job.id], now_ms), job) for job in jobs if job.id in rows
+    }
+
+
+def _line(state: JobOnBoard, job: ListedJob) -> JobLine:
+    usual, week, last_at = state.usual, state.last_week, job.stored.last_tick_at
+    period_ms = job.next_tick_at - last_at if last_at and job.next_tick_at < PARKED_MS else 0
+    return JobLine(
+        strip=strip_of(state),
+        trouble=state.trouble,
+        trouble_words=trouble_words(state.trouble),
+        took_ms=int(state.took * 1000),
+        usual_ms=int((usual or 0) * 1000),
+        change=round((usual - week) * 100 / week) if usual and week else None,
+        share=round(usual * 100_000 / period_ms) if usual and period_ms > 0 else None,
+    )
+
+
 Page = Response | str | tuple[str, int]
 
 
@@ -437,7 +485,7 @@ class JobPages:
         asked = wanted(form, known)
         if exports.is_asked():
             return self._files.jobs(asked)
-        jobs = self._services.database.read(lambda s: job_search.search(s, asked, now_ms=now_ms))
+        jobs, lines = self._services.database.read(lambda s: _listed(s, asked, now_ms))
         further = job_search.place(jobs[LINES - 1], asked.order) if len(jobs) > LINES else None
         return render_template(
             "pages/jobs.html",
@@ -445,6 +493,7 @@ class JobPages:
             form=form,
             saved=saved,
             jobs=jobs[:LINES],
+            lines=lines,
             further=further,
             next_fire=self._next_fire(jobs),
             is_waiting=is_waiting,

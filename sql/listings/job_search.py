@@ -5,16 +5,19 @@ starts after the key of the one before, so all pages cost the same. Queries leav
 visitor may not see.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     ScalarSelect,
     Select,
     and_,
+    case,
+    func,
     literal,
     or_,
     select,
@@ -27,7 +30,7 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import child_links
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
-from warren.sql.models import App, FlowJob, Job, Run, ScriptVersion
+from warren.sql.models import App, FlowJob, Job, JobState, Run, ScriptVersion
 from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.rows import Query, contains, fetch, fetch_one, query
 from warren.sql.run_status import RunStatus
@@ -103,11 +106,19 @@ MAX_SORTED = 1_000
 
 
 class Order(StrEnum):
-    """How jobs are sorted; `DUE` lists only enabled jobs, because others have no next tick."""
+    """How jobs are sorted; `DUE` lists only enabled jobs, because others have no next tick.
+
+    The last four begin with the highest: when it last ended, how long that took, its usual duration
+    against that of a week ago, and against the time between its due times.
+    """
 
     NAME = "name"
     NEWEST = "newest"
     DUE = "due"
+    ENDED = "ended"
+    TOOK = "took"
+    CHANGE = "change"
+    SHARE = "share"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +168,7 @@ def ids(session: Session, wanted: JobFilter, *, most: int) -> Sequence[int]:
 
 def place(job: ListedJob, order: Order) -> str:
     """Return a job's position in an order; the next page starts after it."""
-    if order is Order.NEWEST:
+    if order is Order.NEWEST or order in _RANKS:
         return str(job.id)
     if order is Order.DUE:
         return f"{job.next_tick_at}/{job.id}"
@@ -284,7 +295,37 @@ def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]
     return conditions
 
 
+def _period_ms() -> ColumnElement[Any]:
+    """Return the time between a job's last and next due time; NULL if it has no two."""
+    is_known = and_(Job.last_tick_at > 0, Job.next_tick_at.between(Job.last_tick_at, PARKED_MS))
+    return case((is_known, Job.next_tick_at - Job.last_tick_at))
+
+
+#: By what jobs are ranked, in orders without an index: whole numbers, those of jobs that have none
+#: are NULL.
+_RANKS: Mapping[Order, ColumnElement[Any]] = {
+    Order.ENDED: JobState.newest_at + 0,
+    Order.TOOK: JobState.took_ms + 0,
+    Order.CHANGE: JobState.usual_ms * 1_000 // func.nullif(JobState.week_ms, 0, type_=BigInteger),
+    Order.SHARE: JobState.usual_ms * 1_000 // func.nullif(_period_ms(), 0, type_=BigInteger),
+}
+
+
+def _ranked(statement: Select[Any], wanted: JobFilter) -> Select[Any]:
+    """Return the jobs by rank; the next page begins after a job, wherever that stands now."""
+    rank = func.coalesce(_RANKS[wanted.order], 0)
+    statement = statement.outerjoin(JobState, JobState.job_id == Job.id)
+    after, _ = _key(wanted)
+    if after is not None:
+        of_job = select(rank).select_from(Job).outerjoin(JobState, JobState.job_id == Job.id)
+        last = of_job.where(Job.id == after).correlate(None).scalar_subquery()
+        statement = statement.where(or_(rank < last, and_(rank == last, Job.id > after)))
+    return statement.order_by(rank.desc(), Job.id)
+
+
 def _ordered(statement: Select[Any], wanted: JobFilter) -> Select[Any]:
+    if wanted.order in _RANKS:
+        return _ranked(statement, wanted)
     first, last = _key(wanted)
     if wanted.order is Order.NEWEST:
         behind: list[ColumnElement[bool]] = [Job.id < first] if first is not None else []

@@ -73,6 +73,14 @@ def test_the_jobs_of_an_outage_are_one_click_on_its_bar(home: Page) -> None:
     expect(home.get_by_text("8 jobs, one error")).to_be_visible()
 
 
+def test_what_is_slower_than_last_week_is_one_click(home: Page) -> None:
+    home.get_by_role("link", name="Slower than a week ago").click()
+
+    first = home.locator("form.jobs tbody tr").first
+    expect(first).to_contain_text("snapshot-clicks")
+    expect(first.locator(".slower")).to_contain_text("%")
+
+
 def test_why_a_job_did_not_run_at_two_is_one_click(home: Page) -> None:
     row = home.locator("[data-row]", has=home.get_by_role("link", name="close-day", exact=True))
     expect(row.locator(".since")).to_contain_text("02:00")

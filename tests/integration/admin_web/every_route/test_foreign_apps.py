@@ -121,7 +121,10 @@ def test_no_filter_place_or_number_brings_it_up(
         "/jobs?handler=f0",
         "/jobs?author=f0",
         "/jobs?name=%25",
-        *(f"/jobs?order={order}" for order in ("name", "due", "newest")),
+        *(
+            f"/jobs?order={order}"
+            for order in ("name", "due", "newest", "ended", "took", "change", "share")
+        ),
         "/jobs?after=1/a&order=name",
         "/jobs/new?app=mails",
         "/runs?app=mails",
