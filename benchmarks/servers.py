@@ -1,7 +1,4 @@
-"""RabbitMQ and MariaDB for measurements: real and private, started and stopped here.
-
-With TEST_DATABASE=postgresql it is PostgreSQL in the place of MariaDB.
-"""
+"""RabbitMQ and MariaDB for measurements: real and private, started and stopped here."""
 
 import os
 import platform
@@ -12,9 +9,7 @@ from pathlib import Path
 
 from benchmarks import cpu
 from tests.support.mariadb import PrivateMariaDB
-from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.rabbitmq import PrivateRabbit
-from tests.support.server_words import ON_POSTGRESQL
 
 
 @dataclass
@@ -22,37 +17,28 @@ class Servers:
     """The private services, shared by everything that is measured."""
 
     rabbitmq: PrivateRabbit
-    mariadb: PrivateMariaDB | PrivatePostgreSQL
+    mariadb: PrivateMariaDB
     folder: Path
 
     def facts(self) -> str:
         """Return the machine and the versions."""
         cores = len(os.sched_getaffinity(0))
-        mariadb = str(self.mariadb.execute("SELECT VERSION()")[0][0]).removeprefix("PostgreSQL ")
+        mariadb = self.mariadb.execute("SELECT VERSION()")[0][0]
         rabbitmq = self.rabbitmq.ctl("version").strip()
         return (
             f"{cores} cores for everything, Python {platform.python_version()}, "
-            f"{self._database} {mariadb}, RabbitMQ {rabbitmq}"
+            f"MariaDB {mariadb}, RabbitMQ {rabbitmq}"
         )
 
     def clocks(self) -> dict[str, cpu.Clock]:
         """Return the processor clocks of both services."""
-        pid = self.mariadb.pid
         return {
-            # A process of PostgreSQL's for each connection.
-            "mariadbd": lambda: cpu.own(pid) + (cpu.below(pid) if ON_POSTGRESQL else 0),
+            "mariadbd": lambda: cpu.own(self.mariadb.pid),
             "RabbitMQ": lambda: cpu.own(self.rabbitmq.pid),
         }
 
-    @property
-    def _database(self) -> str:
-        return "PostgreSQL" if ON_POSTGRESQL else "MariaDB"
-
     def rows_read(self) -> int:
-        """Return how many rows the database has read so far, for all clients."""
-        if ON_POSTGRESQL:
-            [(rows,)] = self.mariadb.execute("SELECT sum(tup_returned) FROM pg_stat_database")
-            return int(str(rows))
+        """Return how many rows MariaDB has read so far, for all clients."""
         statement = "SHOW GLOBAL STATUS LIKE 'Handler_read%'"
         return sum(int(str(count)) for _, count in self.mariadb.execute(statement))
 
@@ -60,8 +46,7 @@ class Servers:
 @contextmanager
 def servers(folder: Path) -> Iterator[Servers]:
     """Yield running services; they stop with the block."""
-    rabbitmq = PrivateRabbit(folder / "rabbitmq")
-    mariadb = (PrivatePostgreSQL if ON_POSTGRESQL else PrivateMariaDB)(folder / "database")
+    rabbitmq, mariadb = PrivateRabbit(folder / "rabbitmq"), PrivateMariaDB(folder / "mariadb")
     try:
         mariadb.start()
         rabbitmq.start()

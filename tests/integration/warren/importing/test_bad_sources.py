@@ -51,8 +51,10 @@ def test_other_tables_are_refused(case: ImportCase, change: str, words: str) -> 
     assert counts(case) == before
 
 
-def test_database_of_something_else_is_refused(case: ImportCase, mariadb_url: str) -> None:
-    url = make_url(mariadb_url)
+def test_database_of_something_else_is_refused(
+    case: ImportCase, mysql_server: PrivateMariaDB
+) -> None:
+    url = make_url(mysql_server.create_database())
     place = f"mysql+pymysql://root@127.0.0.1:{url.port}/{url.database}"
 
     [line] = case.run("--password-file", str(case.password_file), place=place).splitlines()
@@ -61,6 +63,7 @@ def test_database_of_something_else_is_refused(case: ImportCase, mariadb_url: st
         f"error: database {url.database} is not an XXL-JOB database: "
         "table xxl_job_info does not exist or cannot be read"
     )
+    mysql_server.drop_database(str(url.database))
 
 
 @pytest.mark.parametrize(
