@@ -66,9 +66,7 @@ def extend(session: Session, *, now_ms: Callable[[], int], gap_ms: int) -> int:
     uptime; the downtime is then recorded twice, which is harmless. A scheduler whose clock differs
     from the database's, because it has not noticed a jump yet, records nothing.
     """
-    last = session.execute(
-        select(Uptime).order_by(Uptime.id.desc()).limit(1).with_for_update()
-    ).scalar_one_or_none()
+    last = _lock_newest(session)
     at_ms = now_ms()
     if last is not None and abs(at_ms - last.until_at) <= gap_ms:
         last.until_at = max(last.until_at, at_ms)
@@ -84,6 +82,19 @@ def extend(session: Session, *, now_ms: Callable[[], int], gap_ms: int) -> int:
         )
     )
     return at_ms - down_since
+
+
+def _lock_newest(session: Session) -> Uptime | None:
+    """Lock and return the newest uptime; None if there is none.
+
+    PostgreSQL returns the row that was the newest before it waited for the lock, so another
+    scheduler may have begun one meanwhile.
+    """
+    wanted = select(Uptime).order_by(Uptime.id.desc()).limit(1).with_for_update()
+    while (last := session.execute(wanted).scalar_one_or_none()) is not None:
+        if last.id == session.execute(select(func.max(Uptime.id))).scalar_one():
+            break
+    return last
 
 
 def extension_values(*, now_ms: int, gap_ms: int) -> dict[str, int]:

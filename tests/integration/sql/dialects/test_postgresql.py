@@ -1,6 +1,7 @@
 """What is PostgreSQL's own: its sessions, refusals, rights, TLS, servers without writes."""
 
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from tests.integration.broker.certificates import Authority
 from tests.support import sql_rows
+from tests.support.eventually import eventually
 from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.processes import stop
 from tests.support.schemas import differences
@@ -21,7 +23,8 @@ from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.epochs import all_epochs
 from warren.sql.errors import DatabaseUnavailable, SchemaMismatch
-from warren.sql.models import App, Job, Run
+from warren.sql.models import App, Job, Run, Uptime
+from warren.sql.registry import uptimes
 from warren.sql.runs import due_runs
 from warren.sql.schema import migration, version
 from warren.sql.schema.version import grants
@@ -125,6 +128,33 @@ def test_a_transaction_that_lost_a_unique_key_goes_on(database: Database) -> Non
         return session.execute(select(func.count()).select_from(App)).scalar_one()
 
     assert database.write(unit) == 1
+
+
+def test_schedulers_that_come_back_at_once_record_one_downtime(database: Database) -> None:
+    def count() -> int:
+        return database.read(lambda s: s.execute(select(func.count(Uptime.id))).scalar_one())
+
+    now_ms = database.read(database_now_ms)
+    gone = Uptime(down_since=0, since_at=0, until_at=now_ms - 60_000, is_settled=1)
+    database.write(lambda session: session.add(gone))
+    before = count()
+
+    def come_back(session: Session) -> int:
+        return uptimes.extend(session, now_ms=lambda: now_ms, gap_ms=5_000)
+
+    waiting = "wait_event_type = 'Lock' AND datname = current_database()"
+    ask = text(f"SELECT count(*) FROM pg_stat_activity WHERE {waiting}")
+    found: list[int] = []
+    other = threading.Thread(target=lambda: found.append(database.write(come_back)))
+    with Session(database.engine) as first:
+        assert come_back(first) == 60_000
+        other.start()
+        eventually(lambda: database.read(lambda session: session.execute(ask).scalar_one()))
+        first.commit()
+    other.join()
+
+    assert found == [0]
+    assert count() == before + 1
 
 
 def test_a_number_too_large_for_a_column_is_found_in_no_row(database: Database) -> None:
