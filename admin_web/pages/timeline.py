@@ -433,10 +433,8 @@ class TimelineReader:
         """Return the runs of the window by quarter, and the next due times within an hour."""
         window = self.window
         sums: dict[int, Counter[str]] = defaultdict(Counter)
-        for row in quarters.between(self.session, window.from_ms, window.until_ms, app_ids):
-            sums[row.quarter_at]["good"] += row.succeeded
-            sums[row.quarter_at]["bad"] += row.failed
-            sums[row.quarter_at]["skipped"] += row.skipped
+        for row in quarters.totals(self.session, window.from_ms, window.until_ms, app_ids):
+            sums[row.quarter_at].update(good=row.succeeded, bad=row.failed, skipped=row.skipped)
         until_ms = min(window.until_ms, window.now_ms + HOUR_MS)
         if window.now_ms < until_ms:
             ahead = next_ticks.read(
