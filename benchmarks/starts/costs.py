@@ -86,8 +86,10 @@ class _Starter:
             events=SlotEvents(lambda _run_id: None, self._finish, lambda: None),
             notes_folder=folder / "notes",
         )
+        # One of a pool before this may still be ending.
+        ending = _children_named("warren-zygote")
         self._slots.open()
-        (self._zygote,) = _children_named("warren-zygote")
+        (self._zygote,) = _children_named("warren-zygote") - ending
 
     def _finish(self, end: object, on_recorded: object = None) -> None:  # noqa: ARG002 - the interface's
         self._done.set_result(end)
@@ -122,9 +124,9 @@ class _Starter:
         await self._slots.close(1)
 
 
-def _children_named(name: str) -> list[int]:
+def _children_named(name: str) -> set[int]:
     pids = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == name]
+    return {int(pid) for pid in pids if Path(f"/proc/{pid}/comm").read_text().strip() == name}
 
 
 def _used(pid: int) -> tuple[float, float, float, float]:
