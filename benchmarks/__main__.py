@@ -15,6 +15,7 @@ from benchmarks import (
     chains,
     claims,
     comparison,
+    databases,
     embedded,
     routes,
     storms,
@@ -76,13 +77,14 @@ def main() -> None:
     parser.add_argument(
         "--idle", type=float, metavar="MINUTES", help="idle before a storm; default 10"
     )
+    databases.add_option(parser)
     parser.add_argument("--json", type=Path, default=JSON, help=f"where to write; default {JSON}")
     arguments = parser.parse_args()
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
     structlog.configure(wrapper_class=quiet)  # print nothing but the table
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
-        servers(Path(folder)) as own,
+        servers(Path(folder), arguments.database) as own,
     ):
         print(own.facts(), flush=True)
         table = Table(own.facts())

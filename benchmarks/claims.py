@@ -44,7 +44,7 @@ class ClaimCost:
 def measure(own: Servers, runs: int) -> ClaimCost:
     """Send so many runs of one job and of as many jobs, in turn; return what each costs."""
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
-        database = Database(own.mariadb.create_database())
+        database = Database(own.database.create_database())
         migration.upgrade(database)
         cluster = Cluster(Path(folder), database, MemoryBroker().transport)
         cluster.timeouts = Timeouts(lapse=3_600.0, stale=60.0)

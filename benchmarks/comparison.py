@@ -45,7 +45,7 @@ def compare(own: Servers, stack: Stack, loads: Sequence[tuple[int, int]], rounds
         for one in found:
             for rates, messages in ((one.single, SINGLE), (one.packed, PACKED)):
                 broker_url = own.rabbitmq.vhost_url(own.rabbitmq.add_vhost())
-                database_url = own.mariadb.create_database()
+                database_url = own.database.create_database()
                 rate = pipeline.measure(
                     database_url,
                     broker_url,

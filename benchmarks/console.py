@@ -1,8 +1,8 @@
 """Measures every page of the console over HTTP: `python -m benchmarks.console [--quick]`.
 
-MariaDB holds 100,000 jobs and 10,000,000 runs; a real `warren console` answers one request at a
-time, so each figure is what one person waits. Filling the database takes some minutes and about 6
-GB of disk.
+The database holds 100,000 jobs and 10,000,000 runs; a real `warren console` answers one request at
+a time, so each figure is what one person waits. Filling it takes some minutes and about 6 GB of
+disk.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from benchmarks import databases
 from benchmarks.console_rows import EXECUTORS, PASSWORD, SCRIPT_JOB, TEAMS, Size, fill
 from benchmarks.servers import Servers, servers
 from benchmarks.stack import SECRET
@@ -40,10 +41,6 @@ BEGINNING = 8_192
 METRICS_TOKEN = "only for measuring"
 #: Time limit of a statement that fills a table.
 FILLING_SECONDS = 3_600
-#: A server that has written all but so many changed pages is no longer busy with the filling.
-DIRTY_PAGES = 100
-#: The least memory that a server for so many rows would have.
-BUFFER_POOL = 1 << 30
 
 
 class Page(NamedTuple):
@@ -168,13 +165,14 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, help="another number of jobs")
     arguments.add_argument("--runs", type=int, help="another number of runs")
     arguments.add_argument("--apps", type=int, help="another number of apps")
+    databases.add_option(arguments)
     given = arguments.parse_args()
     usual = QUICK if given.quick else FULL
     size = Size(given.jobs or usual.jobs, given.runs or usual.runs, given.apps or usual.apps)
     rounds = QUICK_ROUNDS if given.quick else ROUNDS
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
-        servers(Path(folder)) as own,
+        servers(Path(folder), given.database) as own,
     ):
         amounts = f"{size.jobs:,} jobs of {size.apps} apps and {size.runs:,} runs"
         print(own.facts(), amounts, sep="\n", flush=True)
@@ -183,14 +181,15 @@ def main() -> None:
 
 def _measure(own: Servers, size: Size, rounds: int) -> None:
     if size.runs >= FULL.runs:
-        own.mariadb.execute(f"SET GLOBAL innodb_buffer_pool_size = {BUFFER_POOL}")
-    url = own.mariadb.create_database()
+        own.measured.take_memory()
+    url = own.database.create_database()
     database = Database(url, answer_seconds=FILLING_SECONDS)
     now = now_ms(database)
     fill(database, size, now, _say)
     places = database.read(lambda session: list(islice(_places(session, size, now), rounds + 1)))
     database.close()
-    _settle(own)
+    _say("changed pages are written")
+    own.measured.settle(url.rpartition("/")[2])
     console = _console(own, url)
     try:
         address = _address(console, own.folder / "console.log")
@@ -201,15 +200,6 @@ def _measure(own: Servers, size: Size, rounds: int) -> None:
                 _print(f"{page.name} ({name})", list(_times(visitor, page.path, places)))
     finally:
         console.end()
-
-
-def _settle(own: Servers) -> None:
-    """Wait until the server has written to disk what filling has changed."""
-    _say("changed pages are written")
-    own.mariadb.execute("SET GLOBAL innodb_max_dirty_pages_pct = 0")
-    dirty = "SHOW GLOBAL STATUS LIKE 'Innodb_buffer_pool_pages_dirty'"
-    eventually(lambda: int(str(own.mariadb.execute(dirty)[0][1])) < DIRTY_PAGES, 600, every=0.1)
-    own.mariadb.execute("SET GLOBAL innodb_max_dirty_pages_pct = DEFAULT")
 
 
 def _places(session: Session, size: Size, now_ms: int) -> Iterator[dict[str, Any]]:

@@ -36,9 +36,11 @@ def filled(page: str, measured: dict[str, Any]) -> str:
     """Return a page with the figures filled in.
 
     Raises:
-        ValueError: the page has no place for a figure.
+        ValueError: the page has no place for a figure, or another database was measured.
 
     """
+    if "MariaDB" not in measured["machine"]:
+        raise ValueError(f"expected figures of MariaDB, got: {measured['machine']}")
     page = _put(page, "figures", f"```text\n{_figures(measured)}\n```")
     return _put(page, "costs", _costs(measured["throughput"][0]))
 

@@ -1,4 +1,4 @@
-"""RabbitMQ and MariaDB for measurements: real and private, started and stopped here."""
+"""RabbitMQ and a database for measurements: real and private, started and stopped here."""
 
 import os
 import platform
@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import cpu
-from tests.support.mariadb import PrivateMariaDB
+from benchmarks import cpu, databases
+from benchmarks.databases import DatabaseServer, MeasuredDatabase
 from tests.support.rabbitmq import PrivateRabbit
 
 
@@ -17,40 +17,43 @@ class Servers:
     """The private services, shared by everything that is measured."""
 
     rabbitmq: PrivateRabbit
-    mariadb: PrivateMariaDB
+    database: DatabaseServer
     folder: Path
+
+    @property
+    def measured(self) -> MeasuredDatabase:
+        """The database, and what is asked of it."""
+        return databases.measured(self.database)
 
     def facts(self) -> str:
         """Return the machine and the versions."""
         cores = len(os.sched_getaffinity(0))
-        mariadb = self.mariadb.execute("SELECT VERSION()")[0][0]
         rabbitmq = self.rabbitmq.ctl("version").strip()
         return (
             f"{cores} cores for everything, Python {platform.python_version()}, "
-            f"MariaDB {mariadb}, RabbitMQ {rabbitmq}"
+            f"{self.measured.words()}, RabbitMQ {rabbitmq}"
         )
 
     def clocks(self) -> dict[str, cpu.Clock]:
         """Return the processor clocks of both services."""
         return {
-            "mariadbd": lambda: cpu.own(self.mariadb.pid),
+            self.measured.process: self.measured.processor_seconds,
             "RabbitMQ": lambda: cpu.own(self.rabbitmq.pid),
         }
 
     def rows_read(self) -> int:
-        """Return how many rows MariaDB has read so far, for all clients."""
-        statement = "SHOW GLOBAL STATUS LIKE 'Handler_read%'"
-        return sum(int(str(count)) for _, count in self.mariadb.execute(statement))
+        """Return how many rows the database has read so far, for all clients."""
+        return self.measured.rows_read()
 
 
 @contextmanager
-def servers(folder: Path) -> Iterator[Servers]:
+def servers(folder: Path, kind: str = "mariadb") -> Iterator[Servers]:
     """Yield running services; they stop with the block."""
-    rabbitmq, mariadb = PrivateRabbit(folder / "rabbitmq"), PrivateMariaDB(folder / "mariadb")
+    rabbitmq, database = PrivateRabbit(folder / "rabbitmq"), databases.server(kind, folder)
     try:
-        mariadb.start()
+        database.start()
         rabbitmq.start()
-        yield Servers(rabbitmq, mariadb, folder)
+        yield Servers(rabbitmq, database, folder)
     finally:
         rabbitmq.close()
-        mariadb.close()
+        database.close()

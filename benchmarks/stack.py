@@ -51,7 +51,7 @@ class Stack:
         self._folder = servers.folder / name
         self._folder.mkdir()
         self.starts_file = self._folder / "starts"
-        self._url = url or servers.mariadb.create_database()
+        self._url = url or servers.database.create_database()
         self._broker_url = servers.rabbitmq.vhost_url(servers.rabbitmq.add_vhost())
         self.database = Database(self._url)
         migration.upgrade(self.database)
@@ -94,6 +94,11 @@ class Stack:
     def watch(self, name: str, pid: int) -> None:
         """Count the processor time of another process from now on."""
         self._watched[name] = lambda: cpu.own(pid)
+
+    @property
+    def schema_name(self) -> str:
+        """The name of the database on its server."""
+        return self._url.rpartition("/")[2]
 
     def rows_read(self) -> int:
         """Return how many rows the database server has read so far."""
@@ -239,13 +244,12 @@ class Stack:
 
         Only a benchmark's own database has this column.
         """
-        noted = "TIMESTAMP(3) NULL ON UPDATE CURRENT_TIMESTAMP(3)"
-        change = f"ALTER TABLE {Run.__tablename__} ADD COLUMN IF NOT EXISTS changed_at {noted}"
-        self.database.write(lambda session: session.execute(text(change)))
+        for change in self._servers.measured.note_changes:
+            self.database.write(lambda session, change=change: session.execute(text(change)))  # type: ignore[misc]
 
     def changed_ms(self, job_ids: Sequence[int], at_ms: int) -> list[float]:
         """Return when the rows of the jobs' runs of a tick last changed."""
-        changed = literal_column("UNIX_TIMESTAMP(changed_at) * 1000")
+        changed = literal_column(self._servers.measured.changed_ms)
         rows = self.rows(job_ids, Run.scheduled_at, changed)
         return [float(str(at)) for tick, at in rows if tick == at_ms]
 

@@ -47,7 +47,7 @@ def _storms(
     own: Servers, stack: Stack, jobs: int, names: Sequence[str], *, process: str = ""
 ) -> Iterator[Row]:
     bare = pipeline.measure(
-        own.mariadb.create_database(),
+        own.database.create_database(),
         own.rabbitmq.vhost_url(own.rabbitmq.add_vhost()),
         jobs,
         jobs=jobs,

@@ -7,7 +7,8 @@ from typing import Any
 import pika
 from pika.adapters.select_connection import SelectConnection
 
-from benchmarks.bare.links import ANSWERS, WINDOW, Links, connect
+from benchmarks.bare.databases import connect
+from benchmarks.bare.links import ANSWERS, WINDOW, Links
 from warren.executor.fork_server import linux
 
 #: How long answers are collected for one statement.
@@ -22,7 +23,7 @@ def finish(links: Links) -> None:
 
 class _Finisher:
     def __init__(self, links: Links) -> None:
-        self._database = connect(links.database_url)
+        self._database, self._words = connect(links.database_url)
         self._links = links
         self._finished = 0
         self._answers: list[Any] = []
@@ -50,13 +51,9 @@ class _Finisher:
 
     def _flush(self) -> None:
         answers, self._answers = self._answers, []
-        first = "SELECT %s AS id, %s AS result, %s AS at"
-        other = " UNION ALL SELECT %s, %s, %s" * (len(answers) - 1)
         cursor = self._database.cursor()
         cursor.execute(
-            f"UPDATE bare JOIN ({first}{other}) v ON v.id = bare.id"
-            " SET status = 'SUCCEEDED', bare.result = v.result, finished_at = v.at"
-            " WHERE status = 'SENT'",
+            self._words.finishing(len(answers)),
             [value for one in answers for value in (one["run"], one["result"], one["at"])],
         )
         self._finished += cursor.rowcount

@@ -5,8 +5,6 @@ from multiprocessing.synchronize import Event, Semaphore
 from typing import Any
 
 import pika
-import pymysql
-from sqlalchemy.engine import make_url
 
 SLOTS = 8
 #: Rows per statement.
@@ -40,14 +38,3 @@ class Links:
     release: Event
     ready: Semaphore
     done: Any
-
-
-def connect(database_url: str) -> "pymysql.Connection[Any]":
-    """Return a connection to the database."""
-    url = make_url(database_url)
-    connection: pymysql.Connection[Any] = pymysql.connect(
-        host=url.host, port=url.port or 0, user=url.username, password=str(url.password),
-        database=url.database,
-    )  # fmt: skip
-    connection.cursor().execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
-    return connection

@@ -9,16 +9,9 @@ import pika
 
 from benchmarks import cpu
 from benchmarks.bare import finisher, runner, sender
-from benchmarks.bare.links import ANSWERS, BATCH, TRIGGERS, Links, Messages, connect
+from benchmarks.bare.databases import connect
+from benchmarks.bare.links import ANSWERS, BATCH, TRIGGERS, Links, Messages
 from benchmarks.rates import Rate
-
-_TABLE = """
-CREATE TABLE bare (
-    id BIGINT PRIMARY KEY, status VARCHAR(16) NOT NULL, due_at BIGINT NOT NULL,
-    job_id INT NOT NULL, handler VARCHAR(255), param MEDIUMTEXT, result MEDIUMTEXT,
-    finished_at BIGINT, KEY (status, due_at)
-) ENGINE = InnoDB
-"""
 
 
 def measure(
@@ -95,10 +88,10 @@ def _declare(broker_url: str) -> None:
 
 
 def _insert(database_url: str, runs: int, jobs: int) -> None:
-    connection = connect(database_url)
+    connection, words = connect(database_url)
     cursor = connection.cursor()
-    cursor.execute("DROP TABLE IF EXISTS bare")
-    cursor.execute(_TABLE)
+    for statement in words.tables():
+        cursor.execute(statement)
     for first in range(1, runs + 1, BATCH):
         rows = [
             (run, "PLANNED", 1_700_000_000_000, run % jobs, "noop", "")

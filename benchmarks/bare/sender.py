@@ -8,7 +8,8 @@ from typing import Any
 import pika
 from pika.adapters.select_connection import SelectConnection
 
-from benchmarks.bare.links import BATCH, DURABLE, TRIGGERS, WINDOW, Links, connect
+from benchmarks.bare.databases import connect
+from benchmarks.bare.links import BATCH, DURABLE, TRIGGERS, WINDOW, Links
 from warren.executor.fork_server import linux
 
 
@@ -20,7 +21,7 @@ def send(links: Links) -> None:
 
 class _Sender:
     def __init__(self, links: Links) -> None:
-        self._database = connect(links.database_url)
+        self._database, _ = connect(links.database_url)
         self._links = links
         self._left = links.runs
         #: Runs in each message that is not confirmed yet, oldest first.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchmarks import cpu, schedule_ticks
+from benchmarks import schedule_ticks
 from benchmarks.servers import Servers
 from benchmarks.table import Row
 from tests.support.acting import acting
@@ -32,14 +32,14 @@ AT_ONCE = 3
 
 @dataclass(frozen=True, slots=True)
 class _Cost:
-    """Seconds on the wall, and processor seconds here and of MariaDB."""
+    """Seconds on the wall, and processor seconds here and of the database."""
 
     wall: float
     own: float
-    mariadb: float
+    database: float
 
     def words(self) -> str:
-        return f"CPU {self.own * 1000:,.0f} ms, mariadbd {self.mariadb * 1000:,.0f} ms"
+        return f"CPU {self.own * 1000:,.0f} ms, mariadbd {self.database * 1000:,.0f} ms"
 
 
 def tick_rows() -> Iterator[Row]:
@@ -52,7 +52,7 @@ def tick_rows() -> Iterator[Row]:
 def rows(own: Servers, *, jobs: int, ticks: int, times: int) -> Iterator[Row]:
     """Measure; yield the lines of the table."""
     with tempfile.TemporaryDirectory(prefix="warren-bench-") as folder:
-        database = Database(own.mariadb.create_database())
+        database = Database(own.database.create_database())
         migration.upgrade(database)
         cluster = Cluster(Path(folder), database, MemoryBroker().transport)
         try:
@@ -126,7 +126,7 @@ def _refill_rows(own: Servers, cluster: Cluster, ticks: int) -> Iterator[Row]:
     walls = sorted(cost.wall * 1000 for cost in costs)
     p95 = walls[len(walls) * 95 // 100]
     each = _Cost(
-        0.0, *(statistics.mean(getattr(c, of) for c in costs) for of in ("own", "mariadb"))
+        0.0, *(statistics.mean(getattr(c, of) for c in costs) for of in ("own", "database"))
     )
     what = f"refill of a backfill of {ticks} due times, {AT_ONCE} at once: p95"
     median = f"median {statistics.median(walls):.0f} ms, mean {each.words()}"
@@ -134,10 +134,7 @@ def _refill_rows(own: Servers, cluster: Cluster, ticks: int) -> Iterator[Row]:
 
 
 def _cost(own: Servers, work: Callable[[], object]) -> _Cost:
-    mariadb, began, spent = cpu.own(own.mariadb.pid), time.perf_counter(), time.process_time()
+    clock = own.measured.processor_seconds
+    database, began, spent = clock(), time.perf_counter(), time.process_time()
     work()
-    return _Cost(
-        time.perf_counter() - began,
-        time.process_time() - spent,
-        cpu.own(own.mariadb.pid) - mariadb,
-    )
+    return _Cost(time.perf_counter() - began, time.process_time() - spent, clock() - database)

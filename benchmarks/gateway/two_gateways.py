@@ -158,7 +158,7 @@ def main() -> int:
     folder = Path(tempfile.mkdtemp(prefix="warren-gateways-"))
     with servers(folder) as own, ExitStack() as held:
         vhost = own.rabbitmq.vhost_url(own.rabbitmq.add_vhost())
-        url = own.mariadb.create_database()
+        url = own.database.create_database()
         deployment = held.enter_context(
             Deployment(folder / "warren", database_url=url, broker_url=vhost, gateway_slots="32")
         )

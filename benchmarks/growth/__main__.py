@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import structlog
 
+from benchmarks import databases
 from benchmarks.growth.axes import AXES, Axis
 from benchmarks.growth.laboratory import Laboratory
 from benchmarks.rates import Rate, Spread, cpu_us, speed
@@ -20,8 +21,6 @@ from benchmarks.table import Row, Table
 JSON = Path("build/bench-growth.json")
 RUNS, ROUNDS = 4_000, 3
 SHORT_RUNS, SHORT_ROUNDS = 100, 1
-#: The least memory that a server for so many rows would have.
-BUFFER_POOL = 1 << 30
 
 
 class _Parser(argparse.ArgumentParser):
@@ -39,6 +38,7 @@ def main() -> None:
     parser.add_argument(
         "--only", metavar="AXIS", action="append", choices=names, help=", ".join(names)
     )
+    databases.add_option(parser)
     parser.add_argument("--json", type=Path, default=JSON, help=f"where to write; default {JSON}")
     arguments = parser.parse_args()
     quiet = structlog.make_filtering_bound_logger(logging.WARNING)
@@ -46,7 +46,7 @@ def main() -> None:
     chosen = [axis for axis in AXES if not arguments.only or axis.name in arguments.only]
     with (
         tempfile.TemporaryDirectory(prefix="warren-bench-") as folder,
-        servers(Path(folder)) as own,
+        servers(Path(folder), arguments.database) as own,
     ):
         print(own.facts(), flush=True)
         table = Table(own.facts(), facts={"axes": {}})
@@ -59,7 +59,7 @@ def main() -> None:
 def _measure(own: Servers, axis: Axis, table: Table, *, short: bool) -> None:
     points = axis.short if short else axis.points
     if not short:
-        own.mariadb.execute(f"SET GLOBAL innodb_buffer_pool_size = {BUFFER_POOL}")
+        own.measured.take_memory()
     with Laboratory(own, axis.name, SHORT_RUNS if short else RUNS) as laboratory:
         measurements = axis.prepare(laboratory, points)
         found: list[list[Rate]] = [[] for _ in points]

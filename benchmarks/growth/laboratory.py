@@ -73,7 +73,7 @@ class Laboratory:
         return stack
 
     def _filled(self, jobs: int, runs: int) -> str:
-        url = self.servers.mariadb.create_database()
+        url = self.servers.database.create_database()
         database = Database(url, answer_seconds=FILLING_SECONDS)
         try:
             fill_at_rest(database, Size(jobs, runs, APPS), now_ms(database), _say)

@@ -118,7 +118,7 @@ class Arena:
             "PATH": f"{BIN}:/usr/bin:/bin",
             "PYTHONPATH": str(PROGRAMS),
             "BENCH_BROKER_URL": self._own.rabbitmq.vhost_url(self._own.rabbitmq.add_vhost()),
-            "BENCH_DATABASE_URL": self._own.mariadb.create_database(),
+            "BENCH_DATABASE_URL": self._own.database.create_database(),
             "BENCH_REDIS_URL": self._redis.emptied(),
             "BENCH_STARTS": str(starts),
             "BENCH_SLOTS": str(SLOTS),

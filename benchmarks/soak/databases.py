@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from benchmarks.databases import DatabaseServer
 from tests.support.mariadb import PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 
 
 class ServedDatabase(Protocol):
@@ -16,22 +18,22 @@ class ServedDatabase(Protocol):
     def is_whole(self) -> bool:
         """Whether each server is there, and follows the others."""
 
-    def serving(self) -> PrivateMariaDB:
+    def serving(self) -> DatabaseServer:
         """Return the server that a proxy would choose now."""
 
     @property
-    def nodes(self) -> Sequence[PrivateMariaDB]:
+    def nodes(self) -> Sequence[DatabaseServer]:
         """The servers."""
 
     def close(self) -> None:
         """End everything at once and for good."""
 
 
-class SingleMariaDB:
+class _Single:
     """One server."""
 
-    def __init__(self, folder: Path) -> None:
-        self.nodes = [PrivateMariaDB(folder)]
+    def __init__(self, server: DatabaseServer) -> None:
+        self.nodes = [server]
 
     def start(self) -> None:
         """Start it."""
@@ -41,10 +43,20 @@ class SingleMariaDB:
         """Return true: it has no others."""
         return True
 
-    def serving(self) -> PrivateMariaDB:
+    def serving(self) -> DatabaseServer:
         """Return it."""
         return self.nodes[0]
 
     def close(self) -> None:
         """End it."""
         self.nodes[0].close()
+
+
+def single_mariadb(folder: Path) -> ServedDatabase:
+    """Return one MariaDB."""
+    return _Single(PrivateMariaDB(folder))
+
+
+def single_postgresql(folder: Path) -> ServedDatabase:
+    """Return one PostgreSQL."""
+    return _Single(PrivatePostgreSQL(folder))

@@ -8,19 +8,22 @@ from contextlib import suppress
 from functools import partial
 
 import pika
-import pymysql
+import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
+from benchmarks.databases import DatabaseServer
 from benchmarks.gateway.two_gateways import TwoGateways
 from benchmarks.soak.cluster import DATABASE, SoakCluster
 from benchmarks.soak.plan import OF_NODES, Fault, Kind
 from benchmarks.soak.proxy import Proxy
 from tests.support.command import Command
-from tests.support.mariadb import PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.processes import stop
 from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from tests.support.replicated_mariadb import ReplicatedMariaDB
+from tests.support.replicated_postgresql import ReplicatedPostgreSQL
 from warren.broker.topology import REPLY_EXCHANGE, TRIGGER_EXCHANGE
+from warren.sql.errors import DatabaseUnavailable
 
 #: By how much each piece of data is late on a slow network.
 SLOW_SECONDS = 0.15
@@ -30,7 +33,7 @@ _LATEST_RUNS = "SELECT id FROM xxl_job_log ORDER BY id DESC LIMIT 500 FOR UPDATE
 _ALL_JOBS = "SELECT id FROM xxl_job_info FOR UPDATE"
 
 Undo = Callable[[], object]
-Node = PrivateRabbit | PrivateMariaDB
+Node = PrivateRabbit | DatabaseServer
 
 
 def nothing() -> None:
@@ -148,6 +151,9 @@ class Faults:
         return lambda: self._services.bring_back(node.start)
 
     def _stop_node(self, node: Node) -> Undo:
+        if isinstance(node, PrivatePostgreSQL):
+            node.freeze()
+            return node.thaw
         pid = node.pid
         stop(pid)
         return lambda: _signal(pid, signal.SIGCONT)
@@ -161,26 +167,30 @@ class Faults:
         gateways.kill(number % 2)
         return lambda: gateways.restart(number % 2)
 
-    def _server(self, number: int) -> PrivateMariaDB:
-        """Return the server that Warren is connected to, or another one."""
+    def _server(self, number: int) -> DatabaseServer:
+        """Return the server that Warren is connected to, or another one if there are any."""
         database = self._services.database
         serving = database.serving()
-        others = [node for node in database.nodes if node is not serving]
+        others = [node for node in database.nodes if node is not serving] or [serving]
         return others[number // 2 % len(others)] if number % 2 else serving
 
     def _fail_over(self) -> Undo:
-        """Lose the primary, and note of which runs the replica does not know what it knew."""
+        """Lose the primary, and note of which runs the replica does not know what it knew.
+
+        Where commits wait for the other server, what only the old primary knows was told to nobody.
+        """
         database = self._services.database
-        assert isinstance(database, ReplicatedMariaDB)
+        assert isinstance(database, ReplicatedMariaDB | ReplicatedPostgreSQL)
         old = database.fail_over()
-        known = known_runs(database.serving())
+        known = set() if database.is_lossless else known_runs(database.serving())
         self._services.switch()
 
         def come_back() -> None:
             old.start()
-            lost = known_runs(old) - known
-            self._services.unshipped |= {run for run, *_ in lost}
-            self._services.failovers_with_loss += bool(lost)
+            if not database.is_lossless:
+                lost = known_runs(old) - known
+                self._services.unshipped |= {run for run, *_ in lost}
+                self._services.failovers_with_loss += bool(lost)
             if self._services.topology.lists_databases:
                 time.sleep(OLD_PRIMARY_SECONDS)
             database.follow_again()
@@ -228,17 +238,15 @@ class Faults:
         return nothing
 
     def _kill_sessions(self) -> Undo:
-        mariadb = self._services.database.nodes[0]
-        found = mariadb.execute(
-            "SELECT id FROM information_schema.processlist WHERE db IS NOT NULL"
-        )
-        for (number,) in found:
-            with suppress(pymysql.MySQLError):  # it has ended
-                mariadb.execute(f"KILL {number}")
+        with suppress(psycopg.OperationalError):  # it stands still, or ends
+            self._services.database.nodes[0].end_sessions(DATABASE)
         return nothing
 
     def _lock(self, statement: str) -> Undo:
-        session = self._cluster.deployment.database.engine.connect()
+        try:
+            session = self._cluster.deployment.database.engine.connect()
+        except (SQLAlchemyError, DatabaseUnavailable):  # it stands still
+            return nothing
 
         def release() -> None:
             session.invalidate()  # the server may have ended it meanwhile
@@ -252,10 +260,10 @@ class Faults:
         return release
 
 
-def known_runs(server: PrivateMariaDB) -> set[tuple[object, ...]]:
+def known_runs(server: DatabaseServer) -> set[tuple[object, ...]]:
     """Return what a server knows of each run: its id, and how far it is."""
     columns = "id, status, starts, routed_at, finished_at"
-    return set(server.execute(f"SELECT {columns} FROM {DATABASE}.xxl_job_log"))
+    return set(server.execute(f"SELECT {columns} FROM xxl_job_log", database=DATABASE))
 
 
 def _hurt(proxies: Sequence[Proxy], how: Callable[[Proxy], None]) -> Undo:

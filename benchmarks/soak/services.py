@@ -6,6 +6,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import make_url
+
 from benchmarks.servers import Servers
 from benchmarks.soak.databases import ServedDatabase
 from benchmarks.soak.proxy import Proxy
@@ -27,7 +29,7 @@ class Services:
         self.folder = folder
         self.topology = topology
         self.broker = RabbitCluster(folder / "rabbitmq", topology.brokers)
-        self.database: ServedDatabase = topology.database(folder / "mariadb")
+        self.database: ServedDatabase = topology.database(folder / "database")
         serving = self.database.serving()
         listed = self.database.nodes if topology.lists_databases else [serving]
         self.to_brokers = [Proxy(node.port) for node in self.broker.nodes]
@@ -60,16 +62,20 @@ class Services:
         """Create an empty database, and Warren's account, which no replica takes writes from."""
         serving = self.database.serving()
         serving.create_database(name)
-        serving.execute(f"CREATE USER {_USER} IDENTIFIED BY '{_PASSWORD}'")
-        serving.execute(f"GRANT ALL ON {name}.* TO {_USER}")
+        serving.add_account(_USER, _PASSWORD, name)
 
     def database_urls(self, name: str) -> str:
         """Return what Warren is told of the database."""
-        return ",".join(_url(proxy, name) for proxy in self.to_databases)
+        return ",".join(self._url(proxy, name) for proxy in self.to_databases)
 
     def judges_url(self, name: str) -> str:
         """Return the URL of the judge."""
-        return _url(self.to_judge, name)
+        return self._url(self.to_judge, name)
+
+    def _url(self, proxy: Proxy, database: str) -> str:
+        url = make_url(self.database.serving().url(database))
+        through = url.set(username=_USER, password=_PASSWORD, port=proxy.port)
+        return through.render_as_string(hide_password=False)
 
     def switch(self) -> None:
         """Let the database's proxies lead to the server that serves, as their health checks do."""
@@ -102,10 +108,6 @@ class Services:
             proxy.close()
         self.broker.close()
         self.database.close()
-
-
-def _url(proxy: Proxy, database: str) -> str:
-    return f"mysql+pymysql://{_USER}:{_PASSWORD}@127.0.0.1:{proxy.port}/{database}"
 
 
 @contextmanager

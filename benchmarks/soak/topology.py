@@ -5,10 +5,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from benchmarks.soak.databases import ServedDatabase, SingleMariaDB
+from benchmarks.soak.databases import ServedDatabase, single_mariadb, single_postgresql
 from benchmarks.soak.plan import OF_NODES, Kind
 from tests.support.galera import GaleraCluster
 from tests.support.replicated_mariadb import ReplicatedMariaDB
+from tests.support.replicated_postgresql import ReplicatedPostgreSQL
 
 _OF_PROCESSES = (
     Kind.KILL_SCHEDULER,
@@ -23,6 +24,8 @@ _OF_GALERA = (
     *_OF_PROCESSES,
     Kind.RESET_DATABASE,
 )
+#: What may happen to one server of each kind.
+_OF_SINGLE = tuple(kind for kind in Kind if kind not in OF_NODES)
 #: How far a replica is behind that is to lose commits.
 LAG_SECONDS = 4
 
@@ -38,7 +41,7 @@ class Topology:
 
     kinds: Sequence[Kind]
     brokers: int = 1
-    database: Callable[[Path], ServedDatabase] = SingleMariaDB
+    database: Callable[[Path], ServedDatabase] = single_mariadb
     lists_databases: bool = False
     settings: Mapping[str, str] = field(default_factory=dict)
     rate: float = 10.0
@@ -46,7 +49,7 @@ class Topology:
 
 
 TOPOLOGIES = {
-    "single": Topology(kinds=[kind for kind in Kind if kind not in OF_NODES], rate=40.0),
+    "single": Topology(kinds=_OF_SINGLE, rate=40.0),
     "quorum": Topology(
         kinds=(
             *(*_OF_BROKER_NODES, Kind.PART_TWO_BROKER_NODES) * 2,
@@ -68,6 +71,13 @@ TOPOLOGIES = {
     "replica-list": Topology(kinds=_OF_REPLICAS, database=ReplicatedMariaDB, lists_databases=True),
     "lagging-replica": Topology(
         kinds=_OF_REPLICAS, database=partial(ReplicatedMariaDB, delay_seconds=LAG_SECONDS)
+    ),
+    "postgresql": Topology(
+        kinds=(*_OF_SINGLE, Kind.STOP_DATABASE_NODE), database=single_postgresql, rate=40.0
+    ),
+    "standby": Topology(kinds=_OF_REPLICAS, database=ReplicatedPostgreSQL),
+    "standby-list": Topology(
+        kinds=_OF_REPLICAS, database=ReplicatedPostgreSQL, lists_databases=True
     ),
     "gateways": Topology(
         kinds=(

@@ -14,6 +14,7 @@ from benchmarks import comparison, throughput
 from benchmarks.bare import pipeline
 from benchmarks.bare.links import PACKED
 from benchmarks.console import MORE, PAGES
+from benchmarks.endurance import LOOKS
 from benchmarks.peers.peer import BIN, PEERS
 from benchmarks.peers.private_redis import PrivateRedis
 from benchmarks.servers import Servers
@@ -21,6 +22,7 @@ from benchmarks.stack import Stack
 from benchmarks.table import Table
 from tests.support.command import Command
 from tests.support.mariadb import SERVER, PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.soak import soaked
 from warren.scheduler.routing.routes import Route
@@ -55,26 +57,28 @@ MEASURED = (
 
 pytestmark = pytest.mark.skipif(
     SERVER != "mariadbd",
-    reason="measures MariaDB, and fills its tables from MariaDB's sequences",
+    reason="measures MariaDB and PostgreSQL, and fills tables from MariaDB's sequences",
 )
 needs_services = pytest.mark.skipif(
-    not (PrivateRabbit.is_installed() and PrivateMariaDB.is_installed()),
+    not all(one.is_installed() for one in (PrivateRabbit, PrivateMariaDB, PrivatePostgreSQL)),
     reason="the services are not installed: make services",
 )
 
 
+@pytest.fixture(params=["mysql_server", "postgresql"])
+def own(request: pytest.FixtureRequest, tmp_path: Path, rabbitmq: PrivateRabbit) -> Servers:
+    """The session's services, with either database."""
+    return Servers(rabbitmq, request.getfixturevalue(request.param), tmp_path)
+
+
 def test_few_runs_are_measured_and_compared_with_the_bare_pipeline(
-    tmp_path: Path,
-    rabbitmq: PrivateRabbit,
-    mariadb: PrivateMariaDB,
-    vhost: str,
-    capsys: pytest.CaptureFixture[str],
+    own: Servers, vhost: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own, found = Servers(rabbitmq, mariadb, tmp_path), comparison.Comparison(jobs=2, runs=10)
+    found = comparison.Comparison(jobs=2, runs=10)
     stack = Stack(own)
     try:
         stack.start()
-        url = mariadb.create_database()
+        url = own.database.create_database()
         bare = pipeline.measure(url, vhost, 10, jobs=2, messages=PACKED, servers=own.clocks())
         found.packed.append(bare)
         found.single.append(bare)
@@ -110,10 +114,55 @@ def test_the_benchmark_measures_everything_and_keeps_its_table_in_a_file(tmp_pat
 
 @pytest.mark.release
 @needs_services
-def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path) -> None:
+def test_the_storms_on_postgresql_are_measured(tmp_path: Path) -> None:
     env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
     program = Path(sys.executable)
-    arguments = ("-m", "benchmarks.console", "--quick", "--jobs", "300", "--runs", "3000")
+    arguments = ("-m", "benchmarks", "--quick", "--storms", "--database", "postgresql")
+
+    with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    assert re.search(r"^\d+ cores for everything, .*PostgreSQL 1", printed, re.MULTILINE)
+    stored = re.findall(
+        r"^\d+ jobs in one second, .*: stored +p50 ([\d,]+) · last", printed, re.MULTILINE
+    )
+    assert len(stored) == len([name for name in MEASURED if name.endswith(": stored")]), printed
+
+
+@pytest.mark.release
+@needs_services
+@pytest.mark.parametrize("database", ["mariadb", "postgresql"])
+def test_the_benchmark_of_endurance_tells_what_stored_runs_take(
+    tmp_path: Path, database: str
+) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program = Path(sys.executable)
+    short = ("--minutes", "0.5", "--rate", "10", "--database", database)
+
+    with Command(
+        "-m", "benchmarks.endurance", *short, folder=tmp_path, env=env, program=program
+    ) as bench:
+        status = bench.wait(240.0)
+        printed = bench.output.read_text()
+
+    assert status == 0, printed
+    looks = re.findall(
+        r"^after \d\.\d min: (\d+) runs +([\d,]+) bytes a run", printed, re.MULTILINE
+    )
+    assert len(looks) == LOOKS
+    assert int(looks[-1][0]) > 200
+    assert ("dead rows" in printed) == (database == "postgresql")
+
+
+@pytest.mark.release
+@needs_services
+@pytest.mark.parametrize("database", ["mariadb", "postgresql"])
+def test_the_benchmark_of_the_console_measures_every_page(tmp_path: Path, database: str) -> None:
+    env = {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)}
+    program, few = Path(sys.executable), ("--jobs", "300", "--runs", "3000")
+    arguments = ("-m", "benchmarks.console", "--quick", *few, "--database", database)
 
     with Command(*arguments, folder=tmp_path, env=env, program=program) as bench:
         status = bench.wait(240.0)

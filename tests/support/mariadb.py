@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -193,24 +194,39 @@ class PrivateMariaDB:
             self.execute(f"SELECT 1 FROM information_schema.processlist WHERE db = '{name}'")
         )
 
-    def execute(self, statement: str, *, patience: float | None = None) -> list[tuple[object, ...]]:
-        """Run one statement as root, outside every database, and return its rows.
+    def execute(
+        self, statement: str, *, database: str | None = None, patience: float | None = None
+    ) -> list[tuple[object, ...]]:
+        """Run one statement as root, by default outside every database, and return its rows.
 
         With `patience` it raises pymysql.MySQLError if that many seconds bring no answer.
         """
-        with self._connect(patience) as connection, connection.cursor() as cursor:
+        with self._connect(patience, database) as connection, connection.cursor() as cursor:
             cursor.execute(statement)
             connection.commit()
             return list(cursor.fetchall())
 
+    def add_account(self, name: str, password: str, database: str) -> None:
+        """Create an account that may do everything in a database."""
+        self.execute(f"CREATE USER {name} IDENTIFIED BY '{password}'")
+        self.execute(f"GRANT ALL ON `{database}`.* TO {name}")
+
+    def end_sessions(self, database: str) -> None:
+        """End every session of a database."""
+        named = f"information_schema.processlist WHERE db = '{database}'"
+        for (number,) in self.execute(f"SELECT id FROM {named}"):
+            with suppress(pymysql.MySQLError):  # it has ended
+                self.execute(f"KILL {number}")
+
     def _connect(
-        self, patience: float | None = None
+        self, patience: float | None = None, database: str | None = None
     ) -> "pymysql.Connection[pymysql.cursors.Cursor]":
         return pymysql.connect(
             host="127.0.0.1",
             port=self.port,
             user="root",
             password=self._password,
+            database=database,
             connect_timeout=5,
             read_timeout=patience,
             ssl_disabled=True,  # loading this machine's CA certificates takes 40 ms

@@ -46,11 +46,17 @@ _SETTINGS = {
 class PrivatePostgreSQL:
     """One server; after `stop` or `kill`, `start` finds the same data at the same port.
 
-    With `owner` it ends with that process. With the `facts` of a running one it is that one.
+    With `owner` it ends with that process. With the `facts` of a running one it is that one. A
+    standby has the `password` of its primary.
     """
 
     def __init__(
-        self, folder: Path, *, owner: int | None = None, facts: dict[str, Any] | None = None
+        self,
+        folder: Path,
+        *,
+        owner: int | None = None,
+        facts: dict[str, Any] | None = None,
+        password: str = "",
     ) -> None:
         self._folder = folder
         self._owner = owner
@@ -62,7 +68,7 @@ class PrivatePostgreSQL:
         self._data = _place_of(folder)
         if facts is None:
             self.port, self._server = free_port(), 0
-            self._password = secrets.token_hex(8)
+            self._password = password or secrets.token_hex(8)
         else:
             self.port, self._password = facts["port"], facts["password"]
             self._server = facts["pid"]
@@ -139,6 +145,14 @@ class PrivatePostgreSQL:
         """Kill it by SIGKILL; the processes of its connections end with it."""
         self._end_by(signal.SIGKILL)
 
+    def freeze(self) -> None:
+        """Let all its processes stand still, until `thaw`."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let those that stand still go on."""
+        self._signal_all(signal.SIGCONT)
+
     def heal(self) -> None:
         """Restore its first state: its own options, and no databases of tests."""
         if self.options:
@@ -146,8 +160,7 @@ class PrivatePostgreSQL:
             self.options = ()
         if self._service is None:
             self.start()
-        for process in self.processes():
-            os.kill(process.pid, signal.SIGCONT)
+        self.thaw()
         for (name,) in self.execute("SELECT datname FROM pg_database WHERE datname LIKE 'warren%'"):
             self.drop_database(str(name))
 
@@ -157,9 +170,7 @@ class PrivatePostgreSQL:
         copy = self._data / "server.pem"
         copy.write_bytes(file.read_bytes())
         copy.chmod(0o600)
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(_USER)
-            os.chown(copy, user.pw_uid, user.pw_gid)
+        self._give(copy)
         self.options = ("ssl=on", "ssl_cert_file=server.pem", "ssl_key_file=server.pem")
         self.start()
 
@@ -177,19 +188,34 @@ class PrivatePostgreSQL:
         """Return whether a database has connections."""
         return bool(self.execute(f"SELECT 1 FROM pg_stat_activity WHERE datname = '{name}'"))
 
-    def execute(self, statement: str) -> list[tuple[object, ...]]:
-        """Run one statement as root, outside the databases of tests, and return its rows."""
-        with self._connect() as connection:
+    def execute(self, statement: str, *, database: str = "postgres") -> list[tuple[object, ...]]:
+        """Run one statement as root, outside the databases of tests, and return its rows.
+
+        Raises:
+            psycopg.OperationalError: the server does not let anybody in, for 5 s if it is silent.
+
+        """
+        with self._connect(database) as connection:
             found = connection.execute(statement.encode())
             return found.fetchall() if found.description else []
 
-    def _connect(self) -> "psycopg.Connection[tuple[object, ...]]":
+    def add_account(self, name: str, password: str, database: str) -> None:
+        """Create an account that owns a database."""
+        self.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        self.execute(f'ALTER DATABASE "{database}" OWNER TO {name}')
+
+    def end_sessions(self, database: str) -> None:
+        """End every session of a database."""
+        named = f"FROM pg_stat_activity WHERE datname = '{database}'"
+        self.execute(f"SELECT pg_terminate_backend(pid) {named}")
+
+    def _connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(
             host="127.0.0.1",
             port=self.port,
             user="root",
             password=self._password,
-            dbname="postgres",
+            dbname=database,
             connect_timeout=5,
             autocommit=True,
             sslmode="disable",
@@ -201,33 +227,41 @@ class PrivatePostgreSQL:
         password = self._data.with_name(f"{self._data.name}.password")
         password.touch(mode=0o600)
         password.write_text(self._password)
-        if os.geteuid() == 0:
-            user = pwd.getpwnam(_USER)
-            for path in (self._data, password):
-                os.chown(path, user.pw_uid, user.pw_gid)
+        for path in (self._data, password):
+            self._give(path)
+        self._run(
+            "initdb",
+            f"--pgdata={self._data}",
+            "--username=root",
+            f"--pwfile={password}",
+            "--auth=scram-sha-256",
+            "--encoding=UTF8",
+            # One that orders texts otherwise than by code point.
+            "--locale=C.UTF-8",
+            "--locale-provider=icu",
+            "--icu-locale=en",
+            "--no-sync",
+        )
+        password.unlink()
+
+    def _run(self, program: str, *arguments: str) -> None:
+        """Run a program of the package, as the server's user."""
         done = subprocess.run(
-            [
-                *_as_user(),
-                str(_program("initdb")),
-                f"--pgdata={self._data}",
-                "--username=root",
-                f"--pwfile={password}",
-                "--auth=scram-sha-256",
-                "--encoding=UTF8",
-                # One that orders texts otherwise than by code point.
-                "--locale=C.UTF-8",
-                "--locale-provider=icu",
-                "--icu-locale=en",
-                "--no-sync",
-            ],
+            [*_as_user(), str(_program(program)), *arguments],
+            env=os.environ | {"PGPASSWORD": self._password},
             capture_output=True,
             text=True,
             timeout=120,
             check=False,
             cwd="/",
         )
-        password.unlink()
-        assert done.returncode == 0, f"initdb: {done.stdout}{done.stderr}"
+        assert done.returncode == 0, f"{program}: {done.stdout}{done.stderr}"
+
+    def _give(self, path: Path) -> None:
+        """Let the server's user own it."""
+        if os.geteuid() == 0:
+            user = pwd.getpwnam(_USER)
+            os.chown(path, user.pw_uid, user.pw_gid)
 
     def _open_way(self) -> None:
         """Let the server's user reach its folder, which is in some that only we may enter."""
@@ -248,11 +282,20 @@ class PrivatePostgreSQL:
             *(part for option in self.options for part in ("-c", option)),
         ]
 
+    def _signal_all(self, number: signal.Signals) -> None:
+        """Send a signal to the server, then to what it has started."""
+        pids = {self._server} | {process.pid for process in self.processes()}
+        for pid in sorted(pids, key=lambda one: one != self._server):
+            with suppress(ProcessLookupError):
+                os.kill(pid, number)
+
     def _end_by(self, number: signal.Signals) -> None:
         service, self._service = self._service, None
         if service is None:
             return
         service.signal(self._server, number)
+        for process in service.processes():  # one that stands still could not end
+            service.signal(process.pid, signal.SIGCONT)
         service.wait(60.0)
         service.end()
 

@@ -38,9 +38,10 @@ class ReplicatedMariaDB:
 
     def __init__(self, folder: Path, delay_seconds: int = 0) -> None:
         self._delay_seconds = delay_seconds
+        self.is_lossless = not delay_seconds
         password = secrets.token_hex(8)
         self.nodes = [
-            _Node(folder / f"node-{number}", password, number, is_lossless=not delay_seconds)
+            _Node(folder / f"node-{number}", password, number, is_lossless=self.is_lossless)
             for number in (1, 2)
         ]
         self._primary, self._replica = self.nodes

@@ -17,7 +17,7 @@ OURS = {
     "benchmark": 6,
 }
 MEASURED = {
-    "machine": "2 cores",
+    "machine": "2 cores, MariaDB 10.11",
     "rows": [
         {"what": "what", "measured": "measured", "ratio": "ratio", "goal": "goal"},
         {"what": "runs/s", "measured": "2,784", "ratio": "0.73 of the bare pipeline", "goal": ""},
@@ -51,3 +51,10 @@ def test_figures_take_the_place_of_older_ones() -> None:
 def test_page_without_places_for_figures_is_refused() -> None:
     with pytest.raises(ValueError, match="figures"):
         filled("# Performance\n", MEASURED)
+
+
+def test_figures_of_another_database_are_refused() -> None:
+    measured = MEASURED | {"machine": "2 cores, PostgreSQL 15.10"}
+
+    with pytest.raises(ValueError, match=r"expected figures of MariaDB, got: .* PostgreSQL 15\.10"):
+        filled((ROOT / PAGE).read_text(), measured)
