@@ -1,5 +1,7 @@
 """Run logs, read from the executors that have them: as a page, for its script, and as a file.
 
+What no executor has, or answers for, is read from the log store, if there is one.
+
 A request occupies a thread of the console until its answer arrives. So only few run at a time,
 fewer to one executor, and an executor that did not answer is not asked again for a while: a slow
 one cannot block the whole console.
@@ -14,26 +16,35 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
+from typing import TypeVar
 from zoneinfo import ZoneInfo
 
+import structlog
 from flask import Response, get_template_attribute, jsonify, render_template, request
 from sqlalchemy.orm import Session
 
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
+from warren.broker.errors import Malformed
+from warren.broker.log_blocks import PackedLog
 from warren.broker.log_text import last_state, shown, shown_text, whole_lines
 from warren.broker.messages import Boot, LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.scheduler.completion.end import identity_of
+from warren.scheduler.log_store.store import StoredLogs, StoreUnavailable
 from warren.sql.instants import moment
 from warren.sql.listings import recent
 from warren.sql.registry import presence
 from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.runs import stored_logs
 from warren.sql.runs.run_rows import DetailedRun
+from warren.sql.runs.stored_logs import LogRow
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +52,7 @@ class Source:
     """Which log to read and where it is; an empty `boot_id` = no executor has it.
 
     `heard_at_ms` is the executor's last heartbeat, in epoch milliseconds; 0 = it is not registered.
+    `stored` is what is known of it in the log store.
     """
 
     run_id: int
@@ -50,13 +62,15 @@ class Source:
     scheduled_at_ms: int
     heard_at_ms: int
     identity: int = 0
+    stored: LogRow | None = None
 
 
-def log_source(session: Session, run: DetailedRun) -> Source:
-    """Return where a run's log is.
+def log_source(session: Session, run: DetailedRun, *, with_store: bool) -> Source:
+    """Return where a run's log is; `with_store`: in the log store too.
 
     After a restart, the new boot at the same address serves the old logs.
     """
+    identity = identity_of(run)
     app, address = run.app or "", run.address or ""
     boot_id, heard_at_ms = "", 0
     if app and address:
@@ -69,7 +83,8 @@ def log_source(session: Session, run: DetailedRun) -> Source:
         boot_id=boot_id,
         scheduled_at_ms=run.scheduled_at,
         heard_at_ms=heard_at_ms,
-        identity=identity_of(run),
+        identity=identity,
+        stored=stored_logs.find(session, run.id, identity) if with_store else None,
     )
 
 
@@ -91,6 +106,8 @@ class ReadStatus(StrEnum):
     SILENT = "SILENT"
     #: Too many requests are running.
     BUSY = "BUSY"
+    #: No executor has it, and the log store does not answer.
+    STORE_AWAY = "STORE_AWAY"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +115,7 @@ class LogPart:
     """Lines of a log from `from_line` (1-based) on; `is_end`: there are currently no more.
 
     `times` are pairs of a line number and the epoch milliseconds from that line on, 0 = unknown.
+    `is_stored`: they are from the log store.
     """
 
     status: ReadStatus
@@ -105,6 +123,7 @@ class LogPart:
     lines: tuple[str, ...] = ()
     is_end: bool = False
     times: tuple[tuple[int, int], ...] = ()
+    is_stored: bool = False
 
     @property
     def line_times(self) -> list[int]:
@@ -131,19 +150,29 @@ class LogMatches:
     is_end: bool = False
 
 
+#: What is asked for in the log store: as an executor's place among those that are asked.
+_STORE = ("", "log store")
+T = TypeVar("T")
+
+
 class LogReader:
-    """Reads run logs from the executors that have them.
+    """Reads run logs from the executors that have them, or else from the log store.
 
     Args:
         requester: None = without a broker; then no executor answers.
         clock: monotonic seconds.
+        stored: None = there is no log store.
 
     """
 
     def __init__(
-        self, requester: Requester | None, clock: Callable[[], float] = time.monotonic
+        self,
+        requester: Requester | None,
+        clock: Callable[[], float] = time.monotonic,
+        stored: StoredLogs | None = None,
     ) -> None:
         self._requester = requester
+        self._stored = stored
         self._clock = clock
         self._changed = threading.Condition()
         self._asking: Counter[tuple[str, str]] = Counter()
@@ -163,31 +192,42 @@ class LogReader:
         Wait up to `wait_seconds` for a place if too many requests are running.
         """
         question = _question(source, from_line, limit, at_end=at_end)
-        chunk = self._ask(source, question, wait_seconds)
-        if isinstance(chunk, ReadStatus):
-            return LogPart(status=chunk, from_line=from_line)
-        if chunk.missing:
-            return LogPart(status=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
-        lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
-        # No executor returns more, but whoever else has its key might.
+        part = _part_of(self._ask(source, question, wait_seconds), from_line, limit)
+        is_answer = part.status is ReadStatus.LINES and (part.lines or not part.is_end)
+        if is_answer or part.status is ReadStatus.BUSY:
+            return part
+        stored = self._of_store(
+            source, lambda log: log.read(from_line, limit, at_end=at_end), wait_seconds
+        )
+        if stored is None:
+            return part
+        if isinstance(stored, ReadStatus):
+            return part if part.status is ReadStatus.LINES else replace(part, status=stored)
         return LogPart(
             status=ReadStatus.LINES,
-            from_line=chunk.from_line,
-            lines=tuple(lines[:limit]),
-            is_end=chunk.is_end and len(lines) <= limit,
-            times=chunk.times[:limit],
+            from_line=stored.from_line,
+            lines=tuple(stored.text.split("\n")) if stored.to_line >= stored.from_line else (),
+            is_end=stored.is_end,
+            times=stored.times,
+            is_stored=True,
         )
 
     def search(self, source: Source, words: str, from_line: int) -> LogMatches:
         """Return the lines that contain the words, as far as one request searches."""
         question = _question(source, from_line, 1, find=words)
-        chunk = self._ask(source, question, 0.0)
-        if isinstance(chunk, ReadStatus):
-            return LogMatches(status=chunk)
-        if chunk.found is None:  # an executor of an older version
-            return LogMatches(status=ReadStatus.MISSING)
+        found = _matches_of(self._ask(source, question, 0.0))
+        if found.to_line >= from_line or found.status is ReadStatus.BUSY:
+            return found
+        stored = self._of_store(source, lambda log: log.search(words, from_line), 0.0)
+        if stored is None:
+            return found
+        if isinstance(stored, ReadStatus):
+            return found if found.status is ReadStatus.LINES else replace(found, status=stored)
         return LogMatches(
-            status=ReadStatus.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
+            status=ReadStatus.LINES,
+            lines=stored.lines,
+            to_line=stored.to_line,
+            is_end=stored.is_end,
         )
 
     def _ask(
@@ -196,7 +236,7 @@ class LogReader:
         """Return the executor's answer, or why there is none."""
         if self._requester is None or not source.boot_id:
             return ReadStatus.SILENT
-        with self._place(source, wait_seconds) as obstacle:
+        with self._place(_key(source), wait_seconds) as obstacle:
             if obstacle is not None:
                 return obstacle
             try:
@@ -205,14 +245,37 @@ class LogReader:
                 chunk = None
             if isinstance(chunk, LogChunk) and chunk.run_id == source.run_id:
                 return chunk
-            with self._changed:
-                self._silent_until[_key(source)] = self._clock() + PAUSE_SECONDS
+            self._rest(_key(source))
             return ReadStatus.SILENT
 
+    def _of_store(
+        self, source: Source, read: Callable[[PackedLog], T], wait_seconds: float
+    ) -> T | ReadStatus | None:
+        """Return what is read from a log in the store, or why nothing is; None = it has none."""
+        if self._stored is None or source.stored is None:
+            return None
+        with self._place(_STORE, wait_seconds) as obstacle:
+            if obstacle is not None:
+                return ReadStatus.BUSY if obstacle is ReadStatus.BUSY else ReadStatus.STORE_AWAY
+            try:
+                opened = self._stored.open(source.stored.key)
+                return None if opened is None else read(opened)
+            except Malformed as error:
+                log.warning("stored_log_damaged", run_id=source.run_id, error=str(error))
+                return None
+            except StoreUnavailable as error:
+                log.warning("stored_log_missed", error=str(error))
+                self._rest(_STORE)
+                return ReadStatus.STORE_AWAY
+
+    def _rest(self, key: tuple[str, str]) -> None:
+        """Do not ask there for a while."""
+        with self._changed:
+            self._silent_until[key] = self._clock() + PAUSE_SECONDS
+
     @contextmanager
-    def _place(self, source: Source, wait_seconds: float) -> Iterator[ReadStatus | None]:
+    def _place(self, key: tuple[str, str], wait_seconds: float) -> Iterator[ReadStatus | None]:
         """Take one of the places, or yield why there is none."""
-        key = _key(source)
         with self._changed:
             self._changed.wait_for(
                 lambda: self._obstacle(key) is not ReadStatus.BUSY, timeout=wait_seconds
@@ -237,6 +300,33 @@ class LogReader:
         if self._asking[key] >= OF_ONE or self._asking.total() >= AT_A_TIME:
             return ReadStatus.BUSY
         return None
+
+
+def _part_of(chunk: LogChunk | ReadStatus, from_line: int, limit: int) -> LogPart:
+    """Return an executor's answer as lines, or why there is none."""
+    if isinstance(chunk, ReadStatus):
+        return LogPart(status=chunk, from_line=from_line)
+    if chunk.missing:
+        return LogPart(status=ReadStatus.MISSING, from_line=chunk.from_line, is_end=True)
+    lines = chunk.text.split("\n") if chunk.to_line >= chunk.from_line else []
+    # No executor returns more, but whoever else has its key might.
+    return LogPart(
+        status=ReadStatus.LINES,
+        from_line=chunk.from_line,
+        lines=tuple(lines[:limit]),
+        is_end=chunk.is_end and len(lines) <= limit,
+        times=chunk.times[:limit],
+    )
+
+
+def _matches_of(chunk: LogChunk | ReadStatus) -> LogMatches:
+    if isinstance(chunk, ReadStatus):
+        return LogMatches(status=chunk)
+    if chunk.found is None:  # an executor of an older version
+        return LogMatches(status=ReadStatus.MISSING)
+    return LogMatches(
+        status=ReadStatus.LINES, lines=chunk.found, to_line=chunk.to_line, is_end=chunk.is_end
+    )
 
 
 def _key(source: Source) -> tuple[str, str]:
@@ -375,7 +465,11 @@ LAST_LINE = 50_000_000
 #: How long a download waits for its next piece while pages are being served.
 WAIT_SECONDS = 20.0
 _KEPT = "[only the end of the log was kept; its executor {}]\n"
-_WHY = {ReadStatus.MISSING: "no longer has the rest", ReadStatus.SILENT: "does not answer"}
+_WHY = {
+    ReadStatus.MISSING: "no longer has the rest",
+    ReadStatus.SILENT: "does not answer",
+    ReadStatus.STORE_AWAY: "is gone, and the log store does not answer",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -461,7 +555,10 @@ class LogPages:
 
     def compared(self, run: DetailedRun) -> ComparedLog:
         """Return the end of a run's log without times, to compare it with another run's."""
-        source = self._services.database.read(lambda session: log_source(session, run))
+        with_store = self._services.stored_logs is not None
+        source = self._services.database.read(
+            lambda session: log_source(session, run, with_store=with_store)
+        )
         part = self._reader.read(
             source, 1, limit=COMPARED_LINES, at_end=True, wait_seconds=WAIT_SECONDS
         )
@@ -525,7 +622,8 @@ class LogPages:
 
         def read(session: Session) -> tuple[DetailedRun, Source]:
             run = recent.run(session, run_id, known.app_ids)
-            return run, log_source(session, run)
+            with_store = self._services.stored_logs is not None
+            return run, log_source(session, run, with_store=with_store)
 
         return self._services.database.read(read)
 

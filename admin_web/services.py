@@ -13,6 +13,7 @@ from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_files import FileParts
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.log_store.store import StoredLogs
 from warren.scheduler.metrics.recorder import METRICS_JOBS
 from warren.scheduler.problems import Refused
 from warren.sql.engine import Database
@@ -37,6 +38,7 @@ class WebServices:
         requester: asks executors for run logs; None = executors cannot be asked.
         added_routes: the installed routes that are not built in.
         trusted_proxies: how many reverse proxies stand in front of the process.
+        stored_logs: those in the log store; None = there is none.
         run_ids: for triggered runs, reserved in blocks; None = the database counts them.
 
     """
@@ -49,6 +51,7 @@ class WebServices:
     added_routes: Sequence[str] = ()
     trusted_proxies: int = 0
     run_ids: RunIds | None = None
+    stored_logs: StoredLogs | None = None
 
     @property
     def timezone(self) -> str:

@@ -284,7 +284,7 @@ class Welcome(Message, frozen=True, kw_only=True):
     It answers the heartbeat sent at `heartbeat_sent_at_ms`, so that the boot knows how old the
     answer may be, whatever its own clock says. With `wants_catalogue` the boot sends its
     catalogue. `epoch` is the database's, 0 = the first; heartbeats repeat it with its proof, which
-    only schedulers can make.
+    only schedulers can make. `log_store` says where finished logs go; empty = nowhere.
     """
 
     boot_id: str
@@ -293,6 +293,7 @@ class Welcome(Message, frozen=True, kw_only=True):
     wants_catalogue: bool = False
     epoch: Natural = 0
     epoch_proof: str = ""
+    log_store: str = ""
 
 
 class Refused(Message, frozen=True, kw_only=True):
@@ -391,6 +392,26 @@ class CallEndReply(Message, frozen=True, kw_only=True, tag="CallEnded"):
     end: CallEnd
 
 
+class LogPlace(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where one log, or a part of it, is to be stored: under `key` in a folder, or at a `url`.
+
+    `why` says why it is not to be stored at all.
+    """
+
+    run_id: Natural
+    identity: Natural
+    part: Natural = 0
+    key: str = ""
+    url: str = ""
+    why: str = ""
+
+
+class LogPlaces(Message, frozen=True, kw_only=True):
+    """Answers `StoreLogs`. The URLs are valid for some minutes, and for these logs only."""
+
+    places: tuple[LogPlace, ...]
+
+
 class Drain(Message, frozen=True, kw_only=True):
     """Asks a boot to take no new runs, finish the running ones however long they take, and exit."""
 
@@ -398,7 +419,7 @@ class Drain(Message, frozen=True, kw_only=True):
 
 
 #: The commands of schedulers to a boot.
-Command = Welcome | NotWelcome | Refused | Kill | OpenRunsReply | CallEndReply | Drain
+Command = Welcome | NotWelcome | Refused | Kill | OpenRunsReply | CallEndReply | LogPlaces | Drain
 #: The questions of schedulers and consoles to a boot, sent through the exchange of questions.
 Question = Beat | IdleBeat | RunStateQuery | ReadLog
 
@@ -624,6 +645,57 @@ class CallEndQuery(Message, frozen=True, kw_only=True, tag="WhichEnded"):
     call: CallName
 
 
+#: The most logs that one message is about, and the most parts of a log.
+LOGS_LIMIT = 200
+LOG_PARTS_LIMIT = 100_000
+#: The most characters that say why a log was not stored.
+LOG_FAULT_LIMIT = 500
+
+
+class LogToStore(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A log to be stored: its run, and how many bytes will be sent.
+
+    `part` 0 = the whole log of a run that has ended; others are parts of one that is running.
+    """
+
+    run_id: Natural
+    identity: Natural
+    packed: Natural
+    part: Annotated[int, msgspec.Meta(ge=0, le=LOG_PARTS_LIMIT)] = 0
+
+
+class StoreLogs(Message, frozen=True, kw_only=True):
+    """Asks where to store logs. Answered with `LogPlaces`; it may get lost."""
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    logs: Annotated[tuple[LogToStore, ...], msgspec.Meta(max_length=LOGS_LIMIT)]
+
+
+class LogEnd(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What became of a log, or a part of it: stored, or dropped for a reason.
+
+    `size` is that of the log, `packed` that of what was sent.
+    """
+
+    run_id: Natural
+    identity: Natural
+    part: Annotated[int, msgspec.Meta(ge=0, le=LOG_PARTS_LIMIT)] = 0
+    size: Natural = 0
+    packed: Natural = 0
+    dropped: Annotated[str, msgspec.Meta(max_length=LOG_FAULT_LIMIT)] = ""
+
+
+class LogsStored(Message, frozen=True, kw_only=True):
+    """Says what became of logs; sent again until the broker confirms it."""
+
+    app: AppName
+    address: Address
+    boot_id: BootId
+    logs: Annotated[tuple[LogEnd, ...], msgspec.Meta(max_length=LOGS_LIMIT)]
+
+
 # -- heartbeats ---------------------------------------------------------------------------
 
 
@@ -654,6 +726,8 @@ class HealthIssue(StrEnum):
     ADDRESS = "ADDRESS"
     #: A queue of it cannot be reached, so it gets no runs. Schedulers find it, not the executor.
     QUEUE = "QUEUE"
+    #: Finished logs do not get into the store.
+    LOG_STORE = "LOG_STORE"
 
     @classmethod
     def named(cls, name: str) -> Self | None:
@@ -668,7 +742,7 @@ class HealthIssue(StrEnum):
     @property
     def starts_nothing(self) -> bool:
         """Whether an executor with this problem starts no runs."""
-        return self not in {HealthIssue.DISK, HealthIssue.SPARES}
+        return self not in {HealthIssue.DISK, HealthIssue.SPARES, HealthIssue.LOG_STORE}
 
 
 _REASONS = {
@@ -679,6 +753,7 @@ _REASONS = {
     HealthIssue.SPARES: Why.SPARES_FAILING,
     HealthIssue.ADDRESS: Why.ADDRESS_NOT_ALLOWED,
     HealthIssue.QUEUE: Why.QUEUE_UNREACHABLE,
+    HealthIssue.LOG_STORE: Why.LOGS_NOT_STORED,
 }
 
 
@@ -698,6 +773,8 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     - `is_refused`: its gateway does not serve it, as its address is not allowed there. It is no
       value of `health_issues`, as 0.1.0 would reject the message.
     - `epoch`, `epoch_proof`: the newest that a `Welcome` told it.
+    - `unstored_logs`: how many finished logs wait to be stored; `log_fault`: why they do not get
+      into the store. As `is_refused`, that is no value of `health_issues`.
     """
 
     app: AppName
@@ -716,11 +793,17 @@ class Heartbeat(Message, frozen=True, kw_only=True):
     is_refused: bool = False
     epoch: Natural = 0
     epoch_proof: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    unstored_logs: Natural = 0
+    log_fault: Annotated[str, msgspec.Meta(max_length=LOG_FAULT_LIMIT)] = ""
 
     @property
     def each_health_issue(self) -> tuple[HealthIssue, ...]:
         """The health issues, each once, in the order of `HealthIssue`."""
-        found = {*self.health_issues, *((HealthIssue.ADDRESS,) if self.is_refused else ())}
+        found = {
+            *self.health_issues,
+            *((HealthIssue.ADDRESS,) if self.is_refused else ()),
+            *((HealthIssue.LOG_STORE,) if self.log_fault else ()),
+        }
         return tuple(issue for issue in HealthIssue if issue in found)
 
 
@@ -748,6 +831,8 @@ ToScheduler = (
     | Progressed
     | OpenRunsQuery
     | CallEndQuery
+    | StoreLogs
+    | LogsStored
     | Heartbeat
     | Goodbye
     | CatalogueAnswer

@@ -138,6 +138,7 @@ class Why(Sentence):
     TOO_MANY_REPORTS = "too many of its reports are waiting for the broker"
     OUT_OF_CONTACT = "it is out of contact"
     QUEUE_UNREACHABLE = "its queue at the broker cannot be reached"
+    LOGS_NOT_STORED = "its finished logs do not get into the log store"
     SPARES_FAILING = "its spare processes end one after the other"
     ADDRESS_NOT_ALLOWED = (
         "its address is not listed in WARREN_GATEWAY_ALLOW; add it there and restart the gateway"

@@ -29,6 +29,9 @@ class Limits:
     At its end it waits `drain_seconds` for running runs, `grace_seconds` and `proof_seconds` until
     the processes of stopped ones are gone, and `report_seconds` until its reports have arrived.
 
+    Up to `log_spool_bytes` of finished logs wait to be stored; at its end it waits `store_seconds`
+    for them as long as they get into the store.
+
     For `bequest_seconds` after the first question about a boot that had its address meanwhile, that
     one may still bequeath what became of its runs.
     """
@@ -47,11 +50,16 @@ class Limits:
     lane_runs: int = 1_000
     reserved_runs: int = 128
     bequest_seconds: float = 0.0
+    log_spool_bytes: int = 1_000_000_000
+    store_seconds: float = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BootContext:
-    """The context of one boot; everything but the transport belongs to the thread of `loop`."""
+    """The context of one boot; everything but the transport belongs to the thread of `loop`.
+
+    `log_folder` is the shared folder of a log store, if that is one.
+    """
 
     identity: Identity
     loop: asyncio.AbstractEventLoop
@@ -64,7 +72,9 @@ class BootContext:
     make_slots: SlotsFactory
     run_logs: RunLogs
     disks: DiskWatch
+    state_folder: Path
     script_folder: Path
     notes_folder: Path
     life_signs: LifeSigns
     log: structlog.typing.FilteringBoundLogger
+    log_folder: Path | None = None

@@ -53,8 +53,8 @@ def _not_regular(path: str | os.PathLike[str]) -> OSError:
     return OSError(errno.EINVAL, "Not a regular file", os.fspath(path))
 
 
-#: Default of `WARREN_LOG_RESERVE`.
-DEFAULT_RESERVE = "64MB or 5%"
+#: Defaults of `WARREN_LOG_RESERVE` and `WARREN_LOG_SPOOL`.
+DEFAULT_RESERVE, DEFAULT_SPOOL = "64MB or 5%", "1GB"
 
 #: A disk with room for fewer files than this is short, whatever space it has: each log is a file.
 LEAST_FILES = 1_000

@@ -3,10 +3,8 @@
 A run that printed nothing has no file. Job processes write the files (see `output`); this module
 finds them, reads and searches them a piece at a time, cuts them and deletes old ones.
 
-When lines were written is noted beside a log in `<run id>.times`, to half a second. The log itself
-stays as its job writes it. Each line of the notes is `size milliseconds`: the log's size at that
-time. What was written after the last note is as old as the log's last change. A log without notes
-is that of a shorter run, or of an executor that takes no notes.
+When lines were written is noted beside a log in `<run id>.times`, to half a second; `log_lines` of
+the broker says how. The log itself stays as its job writes it.
 
 Running jobs' logs are limited to the size cap, and kept out of the disk's reserve. Output of print
 stops by itself (see `output`), but output of the programs that a job starts does not, so logs that
@@ -19,15 +17,25 @@ import io
 import os
 import re
 import shutil
-import sys
-from bisect import bisect_right
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import lru_cache
 from pathlib import Path
 
-from warren.broker.messages import FOUND_LIMIT, LOG_TAIL_BYTES
+from warren.broker.log_lines import (
+    FULL_NOTE,
+    NOTES_BYTES,
+    FoundLines,
+    Lines,
+    find,
+    first_of_last,
+    no_lines,
+    skip,
+    take,
+    time_changes,
+)
+from warren.broker.messages import LOG_TAIL_BYTES
 from warren.broker.reasons import Why, Words
 from warren.executor.disk import (
     DEFAULT_RESERVE,
@@ -39,16 +47,7 @@ from warren.executor.disk import (
     stop_mark,
 )
 
-#: The most bytes of notes beside a log: about six hours of a job that prints all the time.
-NOTES_BYTES = 1_000_000
 _APPENDING = os.O_WRONLY | os.O_APPEND | os.O_CREAT
-#: The last line of notes that are as long as they may be.
-_FULL = b"full\n"
-#: Pairs of a line and the time of that line and those after it, in epoch milliseconds.
-TimeChanges = tuple[tuple[int, int], ...]
-#: How many bytes one search reads at most.
-SEARCH_BYTES = 8_000_000
-_PIECE_BYTES = 65_536
 
 
 class LineTimes:
@@ -87,7 +86,7 @@ class LineTimes:
             try:
                 room = self._notes_bytes - os.fstat(notes).st_size
                 if room > 0:
-                    os.write(notes, line if room > len(line) else line + _FULL)
+                    os.write(notes, line if room > len(line) else line + FULL_NOTE)
             finally:
                 os.close(notes)
         except OSError:
@@ -99,193 +98,13 @@ def notes_path(path: str) -> str:
     return f"{path.removesuffix('.log')}.times"
 
 
-def changes(path: str, offsets: Sequence[int], from_line: int, last_change_ms: int) -> TimeChanges:
-    """Return when the lines at these offsets of a log were written: a pair wherever that changes.
-
-    A time of 0 = not known.
-    """
-    sizes, instants, is_full = _read(path)
-    after_the_notes = last_change_ms if sizes and not is_full else 0
-    times: list[tuple[int, int]] = []
-    for line, offset in enumerate(offsets, from_line):
-        at = bisect_right(sizes, offset)
-        at_ms = instants[at] if at < len(instants) else after_the_notes
-        if not times or times[-1][1] != at_ms:
-            times.append((line, at_ms))
-    return tuple(times)
-
-
-def _read(path: str) -> tuple[list[int], list[int], bool]:
-    """Return the sizes in rising order, their instants, and whether the notes became full."""
+def read_notes(path: str) -> bytes:
+    """Return the notes about a log; empty if there are none."""
     try:
         with open(notes_path(path), "rb", opener=open_regular) as file:
-            text = file.read(NOTES_BYTES + 100)
+            return file.read(NOTES_BYTES + 100)
     except OSError:
-        return [], [], False
-    sizes: list[int] = []
-    instants: list[int] = []
-    for line in text.splitlines():
-        size, _, at_ms = line.partition(b" ")
-        is_number = size.isdigit() and at_ms.isdigit() and len(line) < 40  # noqa: PLR2004 - digits
-        # A log that was cut may have grown back to an earlier size.
-        if is_number and (not sizes or int(size) > sizes[-1]):
-            sizes.append(int(size))
-            instants.append(int(at_ms))
-    return sizes, instants, text.endswith(_FULL)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FoundLines:
-    """Numbers of lines; `to_line` is the last line searched."""
-
-    lines: tuple[int, ...]
-    to_line: int
-    is_end: bool
-
-
-def find(
-    file: io.BufferedReader,
-    words: str,
-    from_line: int,
-    *,
-    most_bytes: int = SEARCH_BYTES,
-    most_found: int = FOUND_LIMIT,
-) -> FoundLines:
-    """Return which lines contain the words, in any case, from the file's position on.
-
-    `from_line` is the number of the line there. A search always ends at the end of a line, so that
-    the next one continues with the line after it.
-    """
-    wanted = words.encode().lower()
-    positions: list[int] = []
-    line, looked = from_line, 0
-    carried = b""
-    while piece := file.readline(_PIECE_BYTES):
-        looked += len(piece)
-        # The words may span two pieces of a very long line.
-        if wanted in (carried + piece).lower() and positions[-1:] != [line]:
-            positions.append(line)
-        carried = b""
-        if not piece.endswith(b"\n"):
-            carried = piece[-len(wanted) :]
-            continue
-        line += 1
-        if looked >= most_bytes or len(positions) >= most_found:
-            is_end = not file.peek(1)
-            return FoundLines(lines=tuple(positions), to_line=line - 1, is_end=is_end)
-    last = line if carried else line - 1
-    return FoundLines(lines=tuple(positions), to_line=last, is_end=True)
-
-
-#: The most bytes of text in an answer, and in a line; longer lines are cut and marked.
-CHUNK_BYTES, LINE_BYTES = 256_000, 16_000
-_LINE_MARK = " … [line cut]"
-_READ_BYTES = 65_536
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Lines:
-    """Lines `from_line` to `to_line`, 1-based; `to_line` < `from_line` if there are none.
-
-    `is_end`: there are no more lines at present. `missing`: no logs of that day are kept here.
-    `times`: pairs of a line and the time of that line and those after it.
-    """
-
-    from_line: int
-    to_line: int
-    text: str
-    is_end: bool
-    missing: bool = False
-    times: TimeChanges = ()
-
-
-def first_of_last(file: io.BufferedReader, limit: int, *, growing: bool) -> int:
-    """Return the number of the line with which the last `limit` lines begin; rewind the file.
-
-    These begin in the last CHUNK_BYTES; if even the last line is longer, it is returned. While the
-    log is `growing`, an unfinished line does not count.
-    """
-    finished, end, size = _count_lines(file)
-    count = finished + (end < size)
-    start = max(0, (end if growing else size) - CHUNK_BYTES)
-    earlier, begins_at, _ = _count_lines(file, start)
-    first = earlier + 1 if begins_at == start else earlier + 2
-    return max(1, count - limit + 1, min(first, finished if growing else count))
-
-
-def _count_lines(file: io.BufferedReader, limit: int = sys.maxsize) -> tuple[int, int, int]:
-    """Count the line feeds in the first `limit` bytes; rewind the file.
-
-    Returns their number, the bytes up to and including the last one, and the bytes in all.
-    """
-    count = end = size = 0
-    while data := file.read(min(limit - size, _READ_BYTES)):
-        if newlines := data.count(b"\n"):
-            count, end = count + newlines, size + data.rindex(b"\n") + 1
-        size += len(data)
-    file.seek(0)
-    return count, end, size
-
-
-def skip(file: io.BufferedReader, count: int) -> bool:
-    """Move past `count` lines; return False if there are fewer."""
-    while count:
-        at = file.tell()
-        data = file.read(_READ_BYTES)
-        if not data:
-            return False
-        newlines = data.count(b"\n")
-        if newlines >= count:
-            end = -1
-            for _ in range(count):
-                end = data.index(b"\n", end + 1)
-            file.seek(at + end + 1)
-            return True
-        count -= newlines
-    return True
-
-
-def take(file: io.BufferedReader, path: str, from_line: int, limit: int, *, growing: bool) -> Lines:
-    """Return up to `limit` lines and CHUNK_BYTES from the file's position on.
-
-    `from_line` is the number of the line there. While the log is `growing`, an unfinished last line
-    is left out. `path` is the file's.
-    """
-    taken: list[str] = []
-    offsets: list[int] = []
-    size = 0
-    while len(taken) < limit and size < CHUNK_BYTES:
-        offset = file.tell()
-        line = file.readline(LINE_BYTES)
-        is_whole = line.endswith(b"\n") or _skip_rest(file, line)
-        if not line or (growing and not is_whole):
-            break
-        size += len(line)
-        taken.append(_as_text(line))
-        offsets.append(offset)
-    last_change_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
-    return Lines(
-        from_line=from_line,
-        to_line=from_line + len(taken) - 1,
-        text="\n".join(taken),
-        is_end=not file.peek(1),
-        times=changes(path, offsets, from_line, last_change_ms),
-    )
-
-
-def _skip_rest(file: io.BufferedReader, line: bytes) -> bool:
-    """Move to the end of a partly read line; return False if the file ends before that."""
-    if len(line) < LINE_BYTES:
-        return False
-    while piece := file.readline(_READ_BYTES):
-        if piece.endswith(b"\n"):
-            return True
-    return False
-
-
-def _as_text(line: bytes) -> str:
-    text = line.removesuffix(b"\n").removesuffix(b"\r").decode(errors="replace")
-    return text if len(line) < LINE_BYTES or line.endswith(b"\n") else text + _LINE_MARK
+        return b""
 
 
 #: The most bytes of a run's log.
@@ -396,17 +215,20 @@ class RunLogs:
         """
         from_line = max(1, from_line)
         if not _DAY.fullmatch(day):
-            return _nothing(from_line, missing=True)
+            return no_lines(from_line, missing=True)
         path = f"{self._prefix}{day}/{int(run_id)}.log"
         try:
             with _open(path) as file:
                 if at_end:
                     from_line = first_of_last(file, limit, growing=growing)
                 if not skip(file, from_line - 1):
-                    return _nothing(from_line)
-                return take(file, path, from_line, max(0, limit), growing=growing)
+                    return no_lines(from_line)
+                lines, offsets = take(file, from_line, max(0, limit), growing=growing)
+                last_change_ms = os.fstat(file.fileno()).st_mtime_ns // 1_000_000
+                times = time_changes(read_notes(path), offsets, from_line, last_change_ms)
+                return replace(lines, times=times)
         except OSError:
-            return _nothing(from_line, missing=not (self.folder / day).is_dir())
+            return no_lines(from_line, missing=not (self.folder / day).is_dir())
 
     def search(self, run_id: int, day: str, words: str, from_line: int) -> FoundLines:
         """Return which lines of a run's log contain some words; one search reads SEARCH_BYTES."""
@@ -421,17 +243,21 @@ class RunLogs:
         except OSError:
             return nothing
 
-    def clean(self, keep_days: int, now: datetime | None = None) -> int:
+    def clean(
+        self, keep_days: int, now: datetime | None = None, *, spared: Collection[int] = ()
+    ) -> int:
         """Delete the folders of days more than `keep_days` ago; return how many.
 
-        A log that is locked, because a run is still writing it, stays, and so does its folder.
+        A log that is locked, because a run is still writing it, stays, and so does its folder; and
+        those of `spared` runs.
         """
+        names = {f"{run_id}{suffix}" for run_id in spared for suffix in (".log", ".times")}
         oldest = ((now or datetime.now(UTC)) - timedelta(days=keep_days)).date().isoformat()
         count = 0
         with contextlib.suppress(FileNotFoundError):
             for entry in self.folder.iterdir():
                 if _DAY.fullmatch(entry.name) and entry.name < oldest and not entry.is_symlink():
-                    count += _delete_day(entry)
+                    count += _delete_day(entry, names)
         return count
 
     def _space(self) -> Space:
@@ -446,10 +272,12 @@ def _day_name(day: int) -> str:
     return date.fromordinal(_EPOCH_DAY + day).isoformat()
 
 
-def _delete_day(folder: Path) -> bool:
-    """Delete a day's logs that are not open; return whether the folder is gone too."""
+def _delete_day(folder: Path, spared: Collection[str]) -> bool:
+    """Delete a day's logs that are not open or spared; return whether the folder is gone too."""
     with contextlib.suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
+            if entry.name in spared:
+                continue
             if entry.is_dir(follow_symlinks=False):
                 shutil.rmtree(entry, ignore_errors=True)
             elif not (entry.is_file(follow_symlinks=False) and _is_in_use(entry.path)):
@@ -470,10 +298,6 @@ def _is_in_use(path: str) -> bool:
     except OSError:
         return False
     return False
-
-
-def _nothing(from_line: int, *, missing: bool = False) -> Lines:
-    return Lines(from_line=from_line, to_line=from_line - 1, text="", is_end=True, missing=missing)
 
 
 def _open(path: str) -> io.BufferedReader:

@@ -248,7 +248,8 @@ class NodesAnswer(msgspec.Struct, kw_only=True, frozen=True):
 class LogAnswer(msgspec.Struct, kw_only=True, frozen=True):
     """Lines of a log; `is_end`: the run is over and nothing follows.
 
-    `source` is `executor`, `kept` if only the end stored with the run is available, or `none`.
+    `source` is `executor`, `store` for the log store, `kept` if only the end stored with the run is
+    available, or `none`.
     The lines of a kept end have other numbers than in the log, so all of it is returned, up to 4 kB
     whatever the `limit` is, and only if `from_line` is 1.
     """

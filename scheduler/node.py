@@ -105,6 +105,11 @@ class SchedulerNode:
             "confirmations", roles.confirmations.run_round, longest_seconds=NAP_SECONDS
         )
         loops.add("callbacks", roles.callbacks.run_round, on_stop=roles.callbacks.wake)
+        if roles.log_places is not None:
+            loops.add("log places", roles.log_places.run_round, longest_seconds=NAP_SECONDS)
+        if roles.log_removal is not None:
+            removal = roles.log_removal.run_round
+            loops.add("log removal", removal, longest_seconds=NAP_SECONDS)
         loops.add_resting("rescuer", roles.rescuer.run_round, pending_work.rescuer)
         for name, run_round in (
             ("reaper", roles.reaper.run_round),

@@ -38,6 +38,7 @@ from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.board.keeper import BoardKeeper
 from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
+from warren.scheduler.completion.log_places import LogPlacesRole
 from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.decisions import IN_FLIGHT_LIMIT, Workload
@@ -45,6 +46,7 @@ from warren.scheduler.dispatch.dispatcher import Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
 from warren.scheduler.dispatch.planner import Planner
 from warren.scheduler.executor_commands import CommandSender
+from warren.scheduler.log_store.store import LogStore
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.load_recorder import LoadRecorder
@@ -70,6 +72,7 @@ from warren.scheduler.recovery.reconciler import Reconciler
 from warren.scheduler.recovery.requests import Drainer, Killer
 from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.clearing import Cleaner
+from warren.scheduler.retention.log_removal import LogRemoval
 from warren.scheduler.retention.reporter import Reporter
 from warren.scheduler.rounds import pending_work
 from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, Role, WakeUps
@@ -271,6 +274,7 @@ class NodeOptions:
         run_retention_days: days that final runs are kept; 0 = forever.
         spans: exports the spans of runs; None = no spans.
         metrics_jobs: how many jobs have metrics of their own.
+        log_store: where finished logs go; None = nowhere.
 
     """
 
@@ -284,6 +288,7 @@ class NodeOptions:
     run_retention_days: int = 0
     spans: SpanExporter | None = None
     metrics_jobs: int = METRICS_JOBS
+    log_store: LogStore | None = None
 
     @property
     def alarm_policy(self) -> AlarmPolicy:
@@ -388,6 +393,8 @@ class Roles:
         self.board_keeper.leave()
         self.reporter.leave()
         self.cleaner.leave()
+        if self.log_removal is not None:
+            self.log_removal.leave()
         self.metrics_recorder.flush()
         self.watcher.leave()
         self.self_health.leave()
@@ -426,6 +433,7 @@ class Roles:
             accounts=self._accounts,
             catalogues=self.catalogues,
             epochs=self._epochs,
+            log_store=store.kind if (store := self._options.log_store) else "",
         )
         self.drainer = Drainer(
             self.context, self._commands, self.roster, clock=self.context.monotonic
@@ -540,6 +548,9 @@ class Roles:
         )
 
     def _make_callbacks(self) -> None:
+        self.log_places = None
+        if (store := self._options.log_store) is not None:
+            self.log_places = LogPlacesRole(self.context, store, self._commands)
         self.callbacks = Callbacks(
             context=self.context,
             ender=self._ender,
@@ -549,6 +560,7 @@ class Roles:
             accounts=self._accounts,
             on_freed=self.workload.free,
             is_pressing=lambda: self.dispatcher.left_out.are_limits_underused,
+            on_logs=self.log_places.ask if self.log_places else lambda _question: None,
         )
 
     def _make_recovery(self) -> None:
@@ -585,6 +597,9 @@ class Roles:
             timezone=timezone,
             run_retention_days=self._options.run_retention_days,
         )
+        self.log_removal = None
+        if (store := self._options.log_store) is not None:
+            self.log_removal = LogRemoval(node=self.name, database=database, store=store)
 
     def _make_watches(self) -> None:
         database, policy = self.context.database, self._options.alarm_policy

@@ -25,7 +25,6 @@ from warren.admin_web.api.endpoint import Call, Reply
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.run_logs import LogPart, LogReader, ReadStatus, Source
 from warren.admin_web.services import ApiServices
-from warren.broker.rpc import Requester
 from warren.resources.operation import JSON, TEXT
 from warren.resources.runs import LONGEST_SECONDS, LogAnswer, LogQuery, RunWithTick, TickEnd
 from warren.scheduler.completion.end import Attempt, tick_end
@@ -81,15 +80,15 @@ def preferred_wait_seconds() -> float:
     return 0.0
 
 
-EXECUTOR, KEPT, NONE = "executor", "kept", "none"
+EXECUTOR, STORE, KEPT, NONE = "executor", "store", "kept", "none"
 
 
 class RunLogAnswers:
     """Reads run logs."""
 
-    def __init__(self, requester: Requester | None, now_ms: Callable[[], int]) -> None:
-        self._reader = LogReader(requester)
-        self._now_ms = now_ms
+    def __init__(self, services: ApiServices) -> None:
+        self._reader = LogReader(services.requester, stored=services.stored_logs)
+        self._now_ms = services.now_ms
 
     def read(self, run: DetailedRun, place: Source, query: LogQuery) -> LogAnswer:
         """Return lines from a line on."""
@@ -109,7 +108,7 @@ class RunLogAnswers:
         else:
             part = self._reader.read(place, from_line, limit=query.limit)
         if part.status is ReadStatus.LINES:
-            return part, EXECUTOR
+            return part, STORE if part.is_stored else EXECUTOR
         tail = run.log_tail or ""
         if from_line > 1 or not tail or not self._is_lost(part, place):
             return part, NONE
@@ -118,7 +117,7 @@ class RunLogAnswers:
 
     def _is_lost(self, part: LogPart, place: Source) -> bool:
         """Whether no executor has the log; one that is online may return it later."""
-        if part.status is not ReadStatus.SILENT:
+        if part.status not in (ReadStatus.SILENT, ReadStatus.STORE_AWAY):
             return part.status is ReadStatus.MISSING
         return self._now_ms() - place.heard_at_ms > EXECUTOR_ALIVE_MS
 

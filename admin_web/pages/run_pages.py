@@ -165,7 +165,7 @@ class RunPages:
         self._times = LocalTimes(services.cluster_zone, services.now_ms)
         self._finder = RunFinder(services)
         self._files = ListFiles(services)
-        self._logs = LogPages(services, LogReader(services.requester))
+        self._logs = LogPages(services, LogReader(services.requester, stored=services.stored_logs))
 
     @route("/runs", Right.VIEW)
     def index(self) -> Response | str | tuple[str, int]:

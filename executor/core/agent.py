@@ -4,7 +4,7 @@ A shutdown takes these steps, each with its own timeout:
 
     draining announced, waiting runs returned ──> running ones may end (drain) ──> the rest is
     stopped (grace) ──> triggers that have arrived are returned ──> intake and slots closed
-    ──> reports confirmed ──> goodbye ──> done
+    ──> reports confirmed ──> logs stored ──> goodbye ──> done
 """
 
 import asyncio
@@ -93,6 +93,9 @@ class Shutdown:
         target.stop_taking()
         yield from self._wait(lambda: target.has_processes, self._stop_seconds)
         yield from self._wait(lambda: target.has_unconfirmed, self._limits.report_seconds)
+        yield from self._wait(
+            lambda: target.is_storing_logs and not self._is_hurried, self._limits.store_seconds
+        )
         target.close()
 
     @property
@@ -121,7 +124,8 @@ class Executor:
 
     The `identity` may be that of an earlier boot to continue, which only remote runs allow.
     `make_slots` is `Slots` with everything but its events. `state` is the state folder if it is
-    locked already, otherwise its parent folder. After `join`, `failure` says in one line why the
+    locked already, otherwise its parent folder. `log_folder` is the shared folder of a log store.
+    After `join`, `failure` says in one line why the
     executor failed, and `exit_status` is the status for the process; `was_drained` says that a
     scheduler asked it to end, `was_refused` that another executor has its address, `was_replaced`
     that it was the one before, `was_clean` that it left nothing behind.
@@ -137,6 +141,7 @@ class Executor:
         state: StateFolder | Path,
         limits: Limits,
         clock: SchedulerClock | None = None,
+        log_folder: Path | None = None,
     ) -> None:
         self.identity = identity
         self.failure = ""
@@ -148,6 +153,7 @@ class Executor:
         self._run_logs = run_logs
         self._state = state
         self._limits = limits
+        self._log_folder = log_folder
         self._clock = clock or SchedulerClock()
         self._log = structlog.get_logger().bind(address=identity.address, boot_id=identity.boot_id)
         self._loop = asyncio.new_event_loop()
@@ -278,10 +284,12 @@ class Executor:
             make_slots=self._make_slots,
             run_logs=self._run_logs,
             disks=DiskWatch([self._run_logs.folder, folder.path], self._run_logs.reserve),
+            state_folder=folder.path,
             script_folder=folder.script_folder,
             notes_folder=notes.path_of(self.identity.boot_id),
             life_signs=life_signs,
             log=self._log,
+            log_folder=self._log_folder,
         )
         core = self._core = Core(context, self._refused, self._drain_received)
         self._shutdown = Shutdown(

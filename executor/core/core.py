@@ -58,6 +58,7 @@ from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import ProgressReports, Reporting
+from warren.executor.log_uploads.interface import LogKeeper
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter, SchedulerClock
 from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
 from warren.executor.messaging.outbox import Outbox, Sender
@@ -237,6 +238,24 @@ def _make_heartbeats(context: BootContext, core: "Core") -> HeartbeatThread:
     )
 
 
+def make_log_keeper(context: BootContext, roles: Roles) -> LogKeeper:
+    """Return what stores logs; loaded only where there is a log store."""
+    from warren.executor.log_uploads.sending import LogSender  # noqa: PLC0415 - see above
+    from warren.executor.log_uploads.uploads import LogUploads  # noqa: PLC0415
+    from warren.executor.log_uploads.waiting_logs import WaitingLogs  # noqa: PLC0415
+
+    return LogUploads(
+        WaitingLogs(context.state_folder, context.limits.log_spool_bytes),
+        context.run_logs,
+        roles.sender,
+        LogSender(context.identity.app, context.log_folder),
+        folder=context.state_folder,
+        is_busy=lambda: roles.active_runs.waiting_count > 0,
+        is_late=roles.slots.has_late_log,
+        log=context.log,
+    )
+
+
 class Startup:
     """The startup of one boot. Used from the core's thread.
 
@@ -283,6 +302,8 @@ class Startup:
         self._roles.heartbeats.welcome()
         self._roles.readiness.note_welcome(welcome.now_ms)
         self._context.known_epoch.learn(welcome, cluster)
+        if welcome.log_store:
+            self._keep_logs()
         if not self.was_welcomed:
             self.was_welcomed = True
             self._context.sealer.pin(cluster)
@@ -290,6 +311,17 @@ class Startup:
             self._begin()
         if welcome.wants_catalogue:
             self._send_catalogue()
+
+    def _keep_logs(self) -> None:
+        """Store logs from now on: a scheduler has a log store."""
+        active_runs = self._roles.active_runs
+        if active_runs.log_keeper is None:
+            try:
+                active_runs.log_keeper = make_log_keeper(self._context, self._roles)
+            except OSError as error:
+                self._log.error("log_store_not_reached", waiting=0, why=str(error))
+                return
+        active_runs.log_keeper.told()
 
     def _send_catalogue(self) -> None:
         """Send the catalogue to all schedulers; once, however many of them ask."""
@@ -535,6 +567,7 @@ class Core:
         cpu_percent, memory_percent = roles.load.read()
         catalogue = roles.slots.catalogue
         epoch, epoch_proof = self._context.known_epoch.told
+        keeper = self._active_runs.log_keeper
         return Heartbeat(
             app=who.app,
             address=who.address,
@@ -557,6 +590,8 @@ class Core:
             repeated_id=self._run_states.repeated_id,
             epoch=epoch,
             epoch_proof=epoch_proof,
+            unstored_logs=keeper.count if keeper is not None else 0,
+            log_fault=keeper.fault if keeper is not None else "",
         )
 
     def _start_soon(self) -> None:
@@ -752,6 +787,12 @@ class Core:
         """Whether no run is open and the broker has every report; from any thread."""
         return not self._run_states.has_open
 
+    @property
+    def is_storing_logs(self) -> bool:
+        """Whether finished logs wait that get into the store at present."""
+        keeper = self._active_runs.log_keeper
+        return keeper is not None and keeper.is_storing
+
     def begin_draining(self) -> None:
         """Take no more runs, and return those that wait."""
         self._roles.readiness.is_draining = True
@@ -779,6 +820,8 @@ class Core:
         is_clean = not self._active_runs.running_count and not self.has_unconfirmed
         self._roles.heartbeats.close()
         self._roles.outbox.close()
+        if self._active_runs.log_keeper is not None:
+            self._active_runs.log_keeper.close()
         if is_clean and self._startup.was_welcomed:
             self.was_clean = True
             self._say_goodbye()

@@ -30,6 +30,7 @@ from warren.broker.messages import (
     Kill,
     KnownState,
     LogChunk,
+    LogPlaces,
     Message,
     NotStarted,
     OpenRunsReply,
@@ -478,6 +479,9 @@ class CommandHandler:
                 self._resume(message)
             case CallEndReply():
                 self._awaited.note(message)
+            case LogPlaces():
+                if self._active_runs.log_keeper is not None:
+                    self._active_runs.log_keeper.take(message)
             case Beat():
                 self._responder.beat(message)
             case IdleBeat():

@@ -27,6 +27,7 @@ from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Cover, Full, Lanes, Refuse
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import Reporting
+from warren.executor.log_uploads.interface import LogKeeper
 from warren.executor.processes.interface import SlotPool
 from warren.executor.run_life import Event, Phase, Stop, cut_off, killed
 
@@ -184,6 +185,8 @@ class ActiveRuns:
         self._due_starts: deque[tuple[float, int]] = deque()
         #: Whether running runs are left to the next process.
         self.is_leaving = False
+        #: Stores logs; None = there is no log store.
+        self.log_keeper: LogKeeper | None = None
 
     # -- what is here -------------------------------------------------------------------------
 
@@ -357,7 +360,8 @@ class ActiveRuns:
             trigger, at_ms = starting.trigger, starting.at_ms
             if trigger is None or trigger.run_id in self._runs:
                 continue
-            self._runs[trigger.run_id] = ActiveRun(trigger, 0, Phase.RUNNING, started_at_ms=at_ms)
+            run = ActiveRun(trigger, 0, Phase.RUNNING, started_at_ms=at_ms)
+            self._runs[trigger.run_id] = run
             self._lanes.resume(trigger)
             # By the host's clock: the scheduler's is not known before a welcome.
             age_ms = max(0, self._clock.host_ms() - starting.host_at_ms)
@@ -427,6 +431,7 @@ class ActiveRuns:
     def _record_start(self, run: ActiveRun) -> None:
         self._starting_count += 1
         run.started_at_ms = self._clock.now_ms()
+        self._begin_log(run)
         host_at_ms = self._clock.host_ms() if self._slots.is_remote else None
         self._run_states.start(run.starting(host_at_ms))
 
@@ -449,6 +454,7 @@ class ActiveRuns:
         self._lanes.advance(run.trigger.job_id, run.trigger.run_id)
 
     def _note_start(self, run: ActiveRun) -> None:
+        self._begin_log(run)
         run.started_at_ms = self._clock.now_ms()
         self._report_start_later(run.trigger.run_id)
 
@@ -484,7 +490,17 @@ class ActiveRuns:
         self._commits.when_durable(self.start_ready)
 
     def _leave_lane(self, run: ActiveRun) -> None:
+        self._end_log(run)
         self._lanes.finish(run.trigger.job_id, run.trigger.run_id)
+
+    def _begin_log(self, run: ActiveRun) -> None:
+        if self.log_keeper is not None:
+            self.log_keeper.begin(run.trigger)
+
+    def _end_log(self, run: ActiveRun) -> None:
+        if self.log_keeper is not None:
+            has_log = isinstance(run.end, Finished) and bool(run.end.log_tail)
+            self.log_keeper.end(run.trigger, has_log=has_log)
 
     def _report_stop(self, run: ActiveRun) -> None:
         assert run.stop is not None

@@ -10,6 +10,7 @@ import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 from msgspec.json import encode
@@ -23,12 +24,14 @@ from warren.broker.messages import (
     CallEndQuery,
     CallEndReply,
     Finished,
+    LogsStored,
     NotStarted,
     OpenRunsQuery,
     OpenRunsReply,
     Progressed,
     Report,
     Started,
+    StoreLogs,
 )
 from warren.broker.reasons import Why
 from warren.broker.signing import Direction, Sealer, app_of
@@ -37,6 +40,7 @@ from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.calls import ReportedCall, end_of_call
 from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, identity_of, plausible_instant
+from warren.scheduler.completion.log_places import note_stored
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.node_context import NodeContext
@@ -61,6 +65,8 @@ GATHER_SECONDS = 0.05
 SHORT_GATHER_SECONDS = 0.02
 #: How long an answer to `OpenRunsQuery` is valid.
 ANSWER_SECONDS = 30.0
+#: The messages that come besides reports.
+_Message = Callback | Progressed | OpenRunsQuery | CallEndQuery | StoreLogs | LogsStored
 
 log = structlog.get_logger()
 
@@ -86,6 +92,7 @@ class Callbacks:
     Args:
         on_freed: called after a commit with the number of ended runs by app and address.
         is_pressing: whether runs wait for what the reported ones give back.
+        on_logs: answers executors that ask where to store logs.
 
     """
 
@@ -100,6 +107,7 @@ class Callbacks:
         accounts: BootAccounts,
         on_freed: Callable[[Mapping[tuple[int, str], int]], None],
         is_pressing: Callable[[], bool],
+        on_logs: Callable[[StoreLogs], None] = lambda _question: None,
     ) -> None:
         self._context = context
         self._ender = ender
@@ -109,10 +117,12 @@ class Callbacks:
         self._accounts = accounts
         self._on_freed = on_freed
         self._is_pressing = is_pressing
+        self._on_logs = on_logs
         self._taken: deque[Delivery] = deque()
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
         self._progress: dict[SentTo, dict[int, str]] = defaultdict(dict)
+        self._logs: list[LogsStored] = []
 
     def run_round(self, _now_ms: int) -> float:
         """Store the reports that have arrived; waits for the first message unless `wake` is called.
@@ -128,10 +138,11 @@ class Callbacks:
         spoiled = self._store(self._items, self._context.now_ms())
         rejected = {id(item.delivery) for item in spoiled}
         self._store_progress()
+        self._store_logs()
         self._consumer.ack([item for item in self._held if id(item) not in rejected])
         self._consumer.reject([item for item in self._held if id(item) in rejected])
         # Only now: if the database is down, the same deliveries are tried again next round.
-        self._held, self._items = [], []
+        self._held, self._items, self._logs = [], [], []
         gather_seconds = SHORT_GATHER_SECONDS if self._is_pressing() else GATHER_SECONDS
         return max(0.0, began_at + gather_seconds - time.monotonic())
 
@@ -167,17 +178,19 @@ class Callbacks:
             self._answer_call(message)
         elif isinstance(message, Progressed):
             self._note(message)
+        elif isinstance(message, StoreLogs):
+            self._on_logs(message)
+        elif isinstance(message, LogsStored):
+            self._logs.append(message)
         else:
             app_id = self._context.app_names.id_of(message.app)
             items = [_Item(delivery, app_id, message.address, report) for report in message.reports]
         self._held.append(delivery)
         self._items += items
 
-    def _open(self, delivery: Delivery) -> Callback | Progressed | OpenRunsQuery | CallEndQuery:
-        message: Callback | Progressed | OpenRunsQuery | CallEndQuery = self._sealer.open(
-            delivery,
-            expect=Callback | Progressed | OpenRunsQuery | CallEndQuery,
-            direction=Direction.FROM_EXECUTOR,
+    def _open(self, delivery: Delivery) -> _Message:
+        message: _Message = self._sealer.open(
+            delivery, expect=_Message, direction=Direction.FROM_EXECUTOR
         )
         boot = Boot(message.app, message.address, message.boot_id)
         if not self._accounts.knows(boot):
@@ -332,6 +345,18 @@ class Callbacks:
             self._context.database.write(unit)
         except DatabaseUnavailable as error:
             log.debug("progress_not_stored", error=str(error))
+
+    def _store_logs(self) -> None:
+        """Note what became of logs, after the reports of their runs."""
+        id_of, now_ms = self._context.app_names.id_of, self._context.now_ms()
+        for message in self._logs:
+            unit = partial(note_stored, message=message, app_id=id_of(message.app), now_ms=now_ms)
+            try:
+                self._context.database.write(unit)
+            except DatabaseUnavailable:
+                raise
+            except Exception:
+                log.exception("stored_logs_not_noted", address=message.address)
 
     def _answer(self, question: OpenRunsQuery) -> None:
         """Tell an executor that was out of contact which of its waiting runs may still start."""

@@ -253,7 +253,10 @@ CONFIRM_SECONDS = 1.0
 
 
 class Registrar:
-    """Answers heartbeats, in a thread of its own because a challenge takes time."""
+    """Answers heartbeats, in a thread of its own because a challenge takes time.
+
+    `log_store` is the kind of the log store, of which executors are told; empty = there is none.
+    """
 
     def __init__(
         self,
@@ -266,9 +269,11 @@ class Registrar:
         accounts: BootAccounts,
         catalogues: Catalogues,
         epochs: ToldEpochs,
+        log_store: str = "",
     ) -> None:
         self._context = context
         self._epochs = epochs
+        self._log_store = log_store
         self._commands = commands
         self._queues = queues
         self._requester = requester
@@ -413,6 +418,7 @@ class Registrar:
             wants_catalogue=wants_catalogue,
             epoch=epoch,
             epoch_proof=epoch_proof,
+            log_store=self._log_store,
         )
         return _reply(beat, welcome)
 

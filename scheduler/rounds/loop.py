@@ -20,7 +20,9 @@ TELL_SECONDS = 60.0
 NAMED = 20
 
 #: The roles that others wake.
-Woken = Literal["backfills", "confirmations", "dispatcher", "mailer", "registrar", "webhooks"]
+Woken = Literal[
+    "backfills", "confirmations", "dispatcher", "log places", "mailer", "registrar", "webhooks"
+]
 #: Why the dispatcher is woken: to look for runs that are due further back than it usually looks, or
 #: because a run has released a limit.
 OLD_RUNS, ROOM_IN_LIMITS = "old runs", "room in limits"

@@ -60,6 +60,7 @@ from warren.sql.models.run_tables import (
     MetricCount,
     Purge,
     Run,
+    StoredLog,
     Watch,
 )
 
@@ -110,6 +111,7 @@ __all__ = [
     "SignInLimit",
     "SkippedTicks",
     "StoredCatalogue",
+    "StoredLog",
     "Unfolded",
     "Uptime",
     "User",

@@ -324,3 +324,27 @@ class Incident(Model):
     ack_note: Mapped[str | None] = mapped_column(String(255))
     #: Until when it stays silent; None = until it closes.
     ack_until: Mapped[int | None] = mapped_column(BigInteger)
+
+
+class StoredLog(Model):
+    """The log of a run in the log store; the row is there before anything can be stored.
+
+    `key` is its name in the store; those of its parts have a number behind it. `size` is the log's
+    length, `packed` that of what is stored. `fault` says why it was not stored. From `delete_at`
+    on, schedulers delete it: the run is gone, or has another log.
+    """
+
+    __tablename__ = "warren_stored_log"
+    __table_args__ = (Index("i_stored_log_delete", "delete_at"), TABLE_OPTIONS)
+
+    run_id: Mapped[int] = mapped_column(BigInteger, primary_key=True, autoincrement=False)
+    identity: Mapped[int] = mapped_column(BigInteger)
+    key: Mapped[str] = mapped_column("log_key", String(255))
+    state: Mapped[str] = mapped_column(String(16))
+    size: Mapped[int] = mapped_column("log_size", BigInteger, default=0)
+    packed: Mapped[int] = mapped_column(BigInteger, default=0)
+    #: How many parts of the log of a run that has not ended are stored.
+    parts: Mapped[int] = mapped_column(Integer, default=0)
+    told_at: Mapped[int] = mapped_column(BigInteger)
+    delete_at: Mapped[int | None] = mapped_column(BigInteger)
+    fault: Mapped[str | None] = mapped_column(String(500))

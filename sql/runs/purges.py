@@ -1,7 +1,8 @@
 """Deletes the runs of finished ticks: found along an index, deleted by primary key.
 
 The transaction that deletes also records, for the audit, up to which tick rows of a job may be
-missing, and for the day report, how many runs of each day were deleted.
+missing, for the day report, how many runs of each day were deleted, and which of their logs are to
+be deleted from the log store.
 """
 
 from collections import Counter, defaultdict
@@ -20,7 +21,7 @@ from warren.sql.models import Call, FlowNode, Purge, Run
 from warren.sql.models.run_tables import BY_DUE_SECOND
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINAL
-from warren.sql.runs import day_reports
+from warren.sql.runs import day_reports, stored_logs
 from warren.sql.runs.ticks import Tick, in_ticks, parts, tick_of
 from warren.sql.unfolded import Change, Outcomes, RunEnd
 
@@ -143,6 +144,7 @@ def clear(
         modify(session, delete(Run).where(Run.id.in_(chunk)))
         modify(session, delete(Call).where(Call.called_by.in_(chunk)))
         modify(session, delete(FlowNode).where(FlowNode.flow_run_id.in_(chunk)))
+        stored_logs.give_up(session, chunk, now_ms)
     _record(session, deleted, by=by, now_ms=now_ms)
     _tell_board(session, deleted)
     day_reports.note_cleared(session, _by_day(deleted, day_of))

@@ -99,6 +99,13 @@ def echo(context: JobContext) -> str:
     return context.param
 
 
+@job("prints")
+def prints(context: JobContext) -> None:
+    note(context)
+    for number in range(int(context.param)):
+        print("line", number)
+
+
 @job("fail")
 def fail(context: JobContext) -> None:
     note(context)
@@ -265,13 +272,17 @@ class Cluster:
         gateway: str = "",
         boot_id: str = "",
         bequest_seconds: float = 0.0,
+        log_folder: Path | None = None,
+        log_spool_bytes: int = 1_000_000_000,
+        logs: str = "logs",
     ) -> Executor:
         """Start an executor; with the name of a `gateway`, the runs are elsewhere."""
         self.add_app(app)
         # A busy test machine does not make executors busy, unless a test wants that.
         busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
-        others = {"drain_seconds": drain, "beat_seconds": beat_seconds}
-        logs = RunLogs(self.folder / "logs")
+        others: dict[str, Any] = {"drain_seconds": drain, "beat_seconds": beat_seconds}
+        run_logs = RunLogs(self.folder / logs)
+        others |= {"log_spool_bytes": log_spool_bytes}
         others |= {"lane_runs": lane_runs, "bequest_seconds": bequest_seconds}
         bounds = Limits(slots=slots, grace_seconds=1.0, **others, **busy)
         told = {"handlers": handlers, "code_version": code_version}
@@ -283,7 +294,7 @@ class Cluster:
             make_slots = partial(
                 Slots,
                 JobCode(sources=(str(self.handlers),)),
-                logs,
+                run_logs,
                 SlotOptions(
                     count=slots,
                     grace_seconds=bounds.grace_seconds,
@@ -301,9 +312,10 @@ class Cluster:
             Identity.checked(app, address, boot_id),
             SchedulerLink(cable, AppKeys.derived(app, SECRET)),
             make_slots=make_slots_on,
-            run_logs=logs,
+            run_logs=run_logs,
             state=self.folder / (gateway or "state"),
             limits=bounds,
+            log_folder=log_folder,
         )
         self.cables[id(executor)] = cable
         self.executors.append(executor)

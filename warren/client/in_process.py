@@ -19,6 +19,7 @@ from warren.database_access import now_ms, open_database
 from warren.jobfile.export import job_file
 from warren.jobfile.uploads import check_upload, read_upload
 from warren.local_client import operator
+from warren.log_store import make_stored_logs
 from warren.resources.job_files import check_job_files
 from warren.route_plugins import route_names
 from warren.scheduler.actor import Actor
@@ -115,6 +116,7 @@ class _Databases:
             is_broker_up=lambda: False,
             added_routes=route_names(),
             run_ids=_FewIds(database),
+            stored_logs=make_stored_logs(self._settings, lazily=True),
             job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
             limits=ApiLimits(clear_seconds=math.inf),
             version=__version__,

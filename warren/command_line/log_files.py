@@ -73,6 +73,14 @@ def _follow(client: Client, run: Run, reader: LogReader) -> Run:
 
 
 def _print_kept(client: Client, run: Run, path: Path) -> None:
+    part = client.log(run.id)
+    if part.source == "store":
+        while part.text:
+            print(part.text, end="")
+            if part.is_end:
+                return
+            part = client.log(run.id, from_line=part.next_line)
+        return
     if kept := client.log(run.id, kept=True).text:
         warn(f"there is no {path} on this machine; this is the end of the log, kept with the run")
         print(kept, end="")

@@ -239,6 +239,69 @@ def check_log_reserve(text: str) -> str:
     return text
 
 
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]", re.ASCII)
+_PREFIX = re.compile(r"(/[\w.=-]+)*/?", re.ASCII)
+_LONGEST_PREFIX = 100
+
+
+def check_log_store(place: str) -> str:
+    """Return the folder, file URL or s3 URL of a log store."""
+    parts = _split(place)
+    if not parts.scheme and not place.startswith("//"):
+        if not place.strip():
+            raise ValueError("it is empty")
+        return place
+    if parts.query or parts.fragment or parts.username:
+        raise ValueError("it has more than a path")
+    if parts.scheme == "file":
+        if parts.netloc or not parts.path.strip("/"):
+            raise ValueError("a file URL has three slashes and a path")
+        return place
+    if parts.scheme != "s3":
+        raise ValueError(f"{parts.scheme or 'nothing'}:// is neither file:// nor s3://")
+    if not _BUCKET.fullmatch(parts.netloc):
+        raise ValueError(f"{parts.netloc[:100]!r} is no name of a bucket")
+    steps = parts.path.split("/")
+    is_sound = _PREFIX.fullmatch(parts.path) and not {".", ".."} & set(steps)
+    if not is_sound or len(parts.path) > _LONGEST_PREFIX:
+        raise ValueError(
+            f"the prefix may have up to {_LONGEST_PREFIX} letters, digits and - _ . = between "
+            "slashes"
+        )
+    return place
+
+
+def check_log_store_endpoint(url: str) -> str:
+    """Return the URL of a server that speaks S3."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("this is not one")
+    if parts.username or parts.query or parts.fragment or parts.path.strip("/"):
+        raise ValueError("it has more than a host and a port")
+    return url.rstrip("/")
+
+
+def check_region(name: str) -> str:
+    """Return the name of a region of S3."""
+    if not re.fullmatch(r"[a-zA-Z0-9-]{1,40}", name):
+        raise ValueError("it is empty, too long, or has other characters than letters, digits, -")
+    return name
+
+
+def check_access_key(key: str) -> str:
+    """Return a key of S3; the error does not quote it."""
+    if not re.fullmatch(r"[!-~]{1,200}", key):
+        raise ValueError("it is empty, too long, or has spaces")
+    return key
+
+
+def check_log_spool(text: str) -> str:
+    """Return how much may wait to be stored."""
+    if Reserve.parse(text).size >= 2**62 or " or " in text:
+        raise ValueError("it is no size")
+    return text
+
+
 def check_job_limits(limits: str) -> str:
     """Return valid limits for job processes."""
     JobLimits.parse(limits)

@@ -25,7 +25,7 @@ from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.errors import CommandError, SettingsError
 from warren.executor.container import processors
-from warren.executor.disk import DEFAULT_RESERVE
+from warren.executor.disk import DEFAULT_RESERVE, DEFAULT_SPOOL
 from warren.resources.spelling import did_you_mean
 from warren.settings.secret_files import (
     LINKS,
@@ -36,6 +36,7 @@ from warren.settings.secret_files import (
     read_secret_files,
 )
 from warren.settings.setting_rules import (
+    check_access_key,
     check_alarm_secret,
     check_api_token,
     check_broker_url,
@@ -52,8 +53,12 @@ from warren.settings.setting_rules import (
     check_hooks,
     check_job_limits,
     check_log_reserve,
+    check_log_spool,
+    check_log_store,
+    check_log_store_endpoint,
     check_management_url,
     check_metrics_token,
+    check_region,
     check_secret,
     check_smtp_url,
     check_timezone,
@@ -261,6 +266,20 @@ class Settings:
         "a size like 64MB, a percentage like 5%, or both with `or`",
         DEFAULT_RESERVE,
     )
+    log_store: str | None = setting(
+        text(check_log_store), "a folder, file:///folder or s3://bucket/prefix"
+    )
+    log_store_endpoint: str | None = setting(
+        text(check_log_store_endpoint), "a URL like https://s3.example.com:9000"
+    )
+    log_store_region: str | None = setting(text(check_region), "a region like eu-central-1")
+    log_store_access_key: str | None = setting(
+        text(check_access_key), "an access key of S3", secret=True
+    )
+    log_store_secret_key: str | None = setting(
+        text(check_access_key), "the secret of the access key", secret=True
+    )
+    log_spool: str = setting(text(check_log_spool), "a size like 1GB", DEFAULT_SPOOL)
     state_dir: Path = setting(folder, "the folder of the executors' journals", HOME / "state")
     slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)
     process: str = setting(one_of(tuple(ProcessUse)), "job, handler or fresh", ProcessUse.JOB)
@@ -531,9 +550,28 @@ def read_settings(flags: Mapping[str, Any] | None = None) -> Settings:
         raise SettingsError(problems + invalid)
     settings = Settings(**valid, was_set=frozenset(valid), by_flag=frozenset(given))
     problems += plaintext_problems(settings, lambda name: _origin(name, given, files))
+    problems += _log_store_problems(settings)
     if problems:
         raise SettingsError(problems)
     return settings
+
+
+def _log_store_problems(settings: Settings) -> list[str]:
+    """Return a line for each setting of a log store that lacks another one."""
+    store = settings.log_store or ""
+    of_s3 = ("endpoint", "region", "access_key", "secret_key")
+    given = [name for name in of_s3 if getattr(settings, f"log_store_{name}")]
+    name = f"{PREFIX}LOG_STORE"
+    if given and not store.startswith("s3://"):
+        words = ", ".join(f"{name}_{each.upper()}" for each in given)
+        return [
+            f"{name}: expected s3://bucket/prefix, as {words} is set, got: {store or 'nothing'}"
+        ]
+    keys = {"access_key", "secret_key"}
+    if len(keys & set(given)) == 1:
+        [missing] = keys - set(given)
+        return [f"{name}_{missing.upper()}: expected it to be set, as its other half is"]
+    return []
 
 
 def _read_all(

@@ -3,6 +3,7 @@
 from warren.admin_web.services import ConsoleServices, FlowTexts
 from warren.admin_web.serving.console_process import Console
 from warren.jobfile.export import job_file
+from warren.log_store import make_stored_logs
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings
@@ -28,6 +29,7 @@ def make_console(parts: WebParts, port: int) -> Console:
         requester=parts.link.requester,
         added_routes=route_names(),
         trusted_proxies=settings.trusted_proxies,
+        stored_logs=make_stored_logs(settings),
         secret=parts.secret,
         secret_previous=settings.secret_previous or "",
         job_file=job_file,

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 
+from warren.broker.log_folder import shared_folder
 from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
@@ -14,6 +15,7 @@ from warren.executor.disk import Reserve
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser
 from warren.executor.handlers.hooks import JobCode
+from warren.executor.log_uploads.waiting_logs import waiting_runs
 from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
@@ -127,7 +129,9 @@ def make_executor(
             drain_seconds=settings.drain_seconds,
             cpu_limit=settings.cpu_limit,
             memory_limit=settings.memory_limit,
+            log_spool_bytes=Reserve.parse(settings.log_spool).size,
         ),
+        log_folder=shared_folder(settings.log_store) if settings.log_store else None,
     )
 
 
@@ -136,7 +140,7 @@ def make_log_cleaner(settings: Settings) -> Loop:
     logs = RunLogs(settings.log_dir)
 
     def run_round() -> float:
-        logs.clean(settings.log_retention_days)
+        logs.clean(settings.log_retention_days, spared=waiting_runs(settings.state_dir))
         return CLEANING_SECONDS
 
     return Loop(Role("log cleaner", run_round, longest_seconds=CLEANING_SECONDS))

@@ -12,6 +12,7 @@ from typing import Any
 
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
+from warren.log_store import make_log_store
 from warren.route_plugins import load_routes
 from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.webhook_url import WebhookAllowList
@@ -89,7 +90,12 @@ class OpenTelemetry:
 def make_scheduler(
     settings: Settings, database: Database, transport: Transport, keys: ClusterKeys
 ) -> SchedulerNode:
-    """Return a scheduler that is not started yet."""
+    """Return a scheduler that is not started yet.
+
+    Raises:
+        SettingsError: the log store cannot be used with these settings.
+
+    """
     return SchedulerNode(
         Roles(
             host=socket.gethostname(),
@@ -105,6 +111,7 @@ def make_scheduler(
                 timeouts=Timeouts(no_executor=settings.no_executor_seconds),
                 metrics_jobs=settings.metrics_jobs,
                 spans=span_exporter(traced_service()),
+                log_store=make_log_store(settings),
             ),
         )
     )

@@ -24,6 +24,7 @@ from warren.jobfile.export import braces, job_file, scalar
 from warren.jobfile.grammar import line_at, plain
 from warren.jobfile.uploads import check_upload, read_upload
 from warren.jobfile.yaml_reader import tree_of
+from warren.log_store import make_stored_logs
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings
@@ -119,6 +120,7 @@ def make_api(parts: WebParts, port: int) -> Api:
         requester=parts.link.requester,
         added_routes=route_names(),
         trusted_proxies=settings.trusted_proxies,
+        stored_logs=make_stored_logs(settings),
         run_ids=RunIds(parts.database),
         job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
         limits=ApiLimits(

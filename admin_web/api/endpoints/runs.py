@@ -92,7 +92,7 @@ class RunEndpoints:
 
     def __init__(self, services: ApiServices) -> None:
         self._services = services
-        self._logs = RunLogAnswers(services.requester, services.now_ms)
+        self._logs = RunLogAnswers(services)
         self._held = HeldRuns(services)
 
     @serves(operations.list_runs)
@@ -251,7 +251,10 @@ class RunEndpoints:
 
     def _read_log(self, call: Call, run_id: int, query: LogQuery) -> tuple[DetailedRun, LogAnswer]:
         run, _ = self._held.read(call, run_id)
-        place = self._services.database.read(lambda session: log_source(session, run))
+        with_store = self._services.stored_logs is not None
+        place = self._services.database.read(
+            lambda session: log_source(session, run, with_store=with_store)
+        )
         return run, self._logs.read(run, place, query)
 
     def _until_ms(self, query: RunsQuery) -> int | None:

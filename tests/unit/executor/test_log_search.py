@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.run_logs import RunLogs, find
+from warren.broker.log_lines import find
+from warren.executor.run_logs import RunLogs
 
 DAY = "1970-01-01"
 

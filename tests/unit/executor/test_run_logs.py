@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from warren.executor.run_logs import CHUNK_BYTES, LINE_BYTES, RunLogs
+from warren.broker.log_lines import CHUNK_BYTES, LINE_BYTES
+from warren.executor.run_logs import RunLogs
 
 DAY = "2026-11-20"
 AT_MS = int(datetime(2026, 11, 20, 23, 59, 59, 999_000, UTC).timestamp() * 1000)

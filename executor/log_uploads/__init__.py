@@ -1,0 +1,1 @@
+"""Stores the logs of finished runs: which wait for it, and how they get into the log store."""

@@ -1,0 +1,127 @@
+"""Which runs' logs are in the log store, and which are to be deleted there.
+
+A row is written before an executor is told where to store a log. So whatever may be in the store
+has one, until it is deleted there.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
+
+from warren.sql.batch import ALREADY_LOCKED, chunks, insert_or_ignore, modify, update_each
+from warren.sql.models import StoredLog
+from warren.sql.rows import fetch, fetch_one, query
+
+
+class LogState(StrEnum):
+    """What is known of a log."""
+
+    #: Its executor was told where to store it.
+    OFFERED = "OFFERED"
+    STORED = "STORED"
+    #: Its executor gave it up; it has it for as long as it keeps logs.
+    DROPPED = "DROPPED"
+
+
+class LogRow(NamedTuple):
+    """A run's log in the store."""
+
+    run_id: int
+    identity: int
+    key: str
+    state: str
+    size: int
+    packed: int
+    parts: int
+    told_at: int
+    delete_at: int | None
+    fault: str | None
+
+
+def find(session: Session, run_id: int, identity: int) -> LogRow | None:
+    """Return what is known of a run's log in the store; None if nothing is, or it is deleted."""
+    wanted = query(LogRow, StoredLog).where(
+        StoredLog.run_id == run_id, StoredLog.identity == identity, StoredLog.delete_at.is_(None)
+    )
+    return fetch_one(session, LogRow, wanted)
+
+
+def by_runs(session: Session, run_ids: Iterable[int]) -> dict[int, LogRow]:
+    return {
+        row.run_id: row
+        for chunk in chunks(run_ids)
+        for row in fetch(
+            session, LogRow, query(LogRow, StoredLog).where(StoredLog.run_id.in_(chunk))
+        )
+    }
+
+
+def offer(session: Session, keys: Mapping[int, tuple[int, str]], now_ms: int) -> None:
+    """Note that logs may be stored from now on: the identity and the key of each, by its run."""
+    new = {
+        "state": LogState.OFFERED,
+        "size": 0,
+        "packed": 0,
+        "parts": 0,
+        "delete_at": None,
+        "fault": None,
+    }
+    rows = [
+        {"run_id": run_id, "identity": identity, "key": key, "told_at": now_ms} | new
+        for run_id, (identity, key) in sorted(keys.items())
+    ]
+    insert_or_ignore(session, StoredLog, rows, key="run_id")
+    again = [{name: row[name] for name in ("run_id", "identity", "key", "told_at")} for row in rows]
+    update_each(session, StoredLog, again, guard=ALREADY_LOCKED, key="run_id")
+
+
+def note(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
+    """Note what became of logs that were offered; each row has its `run_id` and the same keys."""
+    if rows:
+        ordered = sorted(rows, key=lambda row: int(row["run_id"]))
+        update_each(session, StoredLog, ordered, guard=ALREADY_LOCKED, key="run_id")
+
+
+def give_up(session: Session, run_ids: Iterable[int], now_ms: int) -> int:
+    """Have the logs of runs that are deleted be deleted too; return how many there are."""
+    return sum(
+        modify(
+            session,
+            update(StoredLog)
+            .where(StoredLog.run_id.in_(chunk), StoredLog.delete_at.is_(None))
+            .values(delete_at=now_ms),
+        )
+        for chunk in chunks(run_ids)
+    )
+
+
+def to_delete(session: Session, now_ms: int, *, told_before_ms: int, limit: int) -> list[LogRow]:
+    """Return logs to be deleted now, of which nobody was told lately where to store them."""
+    wanted = (
+        query(LogRow, StoredLog)
+        .where(StoredLog.delete_at <= now_ms, StoredLog.told_at < told_before_ms)
+        .order_by(StoredLog.delete_at)
+        .limit(limit)
+    )
+    return fetch(session, LogRow, wanted)
+
+
+def forget(session: Session, run_ids: Iterable[int]) -> None:
+    """Forget logs that are not in the store any more."""
+    for chunk in chunks(run_ids):
+        gone = delete(StoredLog).where(
+            StoredLog.run_id.in_(chunk), StoredLog.delete_at.is_not(None)
+        )
+        modify(session, gone)
+
+
+def postpone(session: Session, run_ids: Iterable[int], until_ms: int) -> None:
+    """Try those that could not be deleted after the others."""
+    for chunk in chunks(run_ids):
+        later = update(StoredLog).where(
+            StoredLog.run_id.in_(chunk), StoredLog.delete_at.is_not(None)
+        )
+        modify(session, later.values(delete_at=until_ms))
