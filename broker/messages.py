@@ -735,6 +735,11 @@ class HealthIssue(StrEnum):
         return next((issue for issue in cls if issue.value == name.upper()), None)
 
     @property
+    def hinders_runs(self) -> bool:
+        """Whether routes pass over an executor with this problem."""
+        return self is not HealthIssue.LOG_STORE
+
+    @property
     def why(self) -> Why:
         """The reason that describes it."""
         return _REASONS[self]

@@ -129,7 +129,7 @@ def _routable(views: Sequence[ExecutorView], wanted: Collection[str]) -> list[Ex
         if view.state is ProcessState.ALIVE
         and (view.address in wanted if wanted else view.listed is not False)
     ]
-    return [view for view in live if not view.ailments] or live
+    return [view for view in live if not view.is_hindered] or live
 
 
 def _candidate(address: str, open_runs: int, job: ListedJob) -> Candidate:

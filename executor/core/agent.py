@@ -93,9 +93,10 @@ class Shutdown:
         target.stop_taking()
         yield from self._wait(lambda: target.has_processes, self._stop_seconds)
         yield from self._wait(lambda: target.has_unconfirmed, self._limits.report_seconds)
-        yield from self._wait(
-            lambda: target.is_storing_logs and not self._is_hurried, self._limits.store_seconds
-        )
+        if target.is_storing_logs:
+            yield from self._wait(
+                lambda: target.is_storing_logs and not self._is_hurried, self._limits.store_seconds
+            )
         target.close()
 
     @property

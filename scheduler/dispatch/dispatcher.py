@@ -393,7 +393,7 @@ class Dispatcher:
             in_flight=self._workload.in_flight(turn.app_id, live),
             abilities=self._roster.abilities(turn.app),
             route=route or DEFAULT_ROUTE,
-            unhealthy=self._roster.unhealthy(turn.app),
+            unhealthy=self._roster.hindered(turn.app),
             epoch=self._context.database.epoch,
         )
 

@@ -237,6 +237,14 @@ class Roster:
                 and member.heartbeat.health_issues
             }
 
+    def hindered(self, app: str) -> dict[str, tuple[HealthIssue, ...]]:
+        """Return those of the app's unhealthy executors that routes pass over."""
+        hindering = {
+            address: tuple(issue for issue in issues if issue.hinders_runs)
+            for address, issues in self.unhealthy(app).items()
+        }
+        return {address: issues for address, issues in hindering.items() if issues}
+
     def triggers_per_message(self, app: str, address: str, boot_id: str) -> int:
         """Return how many triggers a boot takes in one message, according to its heartbeats."""
         with self._lock:

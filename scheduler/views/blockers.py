@@ -135,14 +135,14 @@ class Blockers:
         others = [
             two for two in self._routable(executor_view.app) if two.address != executor_view.address
         ]
-        if executor_view.ailments and any(not two.ailments for two in others):
+        if executor_view.is_hindered and any(not two.is_hindered for two in others):
             return [Why.PASSED_OVER(ailments=_health_issues(executor_view))]
         return [issue.why() for issue in _stopping(executor_view)]
 
     def _of_routes(self, executor_view: ExecutorView, started: Mapping[int, str]) -> list[Reason]:
         """Return a reason if it is certain that the routes of all started jobs choose others."""
         live = self._routable(executor_view.app)
-        addresses = tuple(two.address for two in live if not two.ailments) or tuple(
+        addresses = tuple(two.address for two in live if not two.is_hindered) or tuple(
             two.address for two in live
         )
         if not started or len(started) > MAX_JOBS or executor_view.address not in addresses:

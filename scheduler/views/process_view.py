@@ -90,6 +90,12 @@ class ExecutorView(NamedTuple):
         """Whether its state counts as online."""
         return self.state.is_online
 
+    @property
+    def is_hindered(self) -> bool:
+        """Whether routes pass over it for its problems."""
+        issues = map(HealthIssue.named, self.ailments)
+        return any(issue is None or issue.hinders_runs for issue in issues)
+
 
 class NodeView(NamedTuple):
     """A scheduler or a console.

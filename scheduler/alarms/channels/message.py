@@ -52,6 +52,7 @@ _ADVICE = {
     HealthIssue.REPORTS: "it starts nothing until the broker takes them",
     HealthIssue.QUEUE: "it gets no runs; the warning queue_not_declared of a scheduler says why",
     HealthIssue.SPARES: "runs start without them; the warning spares_failed in its log says why",
+    HealthIssue.LOG_STORE: "they wait at the executor; log_store_not_reached in its log says why",
     HealthIssue.ADDRESS: "it gets nothing until then",
 }
 

@@ -11,9 +11,12 @@ from warren.broker.codec import catalogue_of, unpacked
 from warren.broker.messages import (
     CallEndQuery,
     CallEndReply,
+    LogPlaces,
+    LogsStored,
     NotWelcome,
     Report,
     RunStateQuery,
+    StoreLogs,
     ToExecutor,
     ToScheduler,
     wire_type,
@@ -68,7 +71,7 @@ def test_what_0_1_0_reads_in_its_message_is_read_in_it_today(line: dict[str, Any
 
 def test_there_is_a_message_of_each_kind_that_0_1_0_knew() -> None:
     kinds = {*get_args(ToExecutor), *get_args(ToScheduler)}
-    of_later = {NotWelcome, CallEndReply, CallEndQuery}
+    of_later = {NotWelcome, CallEndReply, CallEndQuery, LogPlaces, LogsStored, StoreLogs}
     reports = {one["type"] for line in LINES for one in line["read"].get("reports", ())}
 
     assert {type(opened(line)) for line in LINES} == kinds - of_later
@@ -113,6 +116,7 @@ def test_messages_are_called_on_the_wire_what_0_1_0_called_them() -> None:
         *("BeatAnswer", "IdleBeatAnswer", "KnowAnswer", "LogChunk", "CatalogueAnswer"),
         *("Callback", "Progressed", "WhichOpen", "WhichEnded", "Heartbeat", "Goodbye", "Canary"),
         "NotWelcome",  # only to executors that are newer than 0.1.0
+        *("StoreLogs", "LogPlaces", "LogsStored"),  # only with a log store
     }
 
 

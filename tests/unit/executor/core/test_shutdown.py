@@ -17,6 +17,7 @@ class ScriptedEnding:
         self.has_untaken = False
         self.has_unconfirmed = False
         self.has_processes = False
+        self.is_storing_logs = False
         self.obeys_stop = True
 
     def begin_draining(self) -> None:
