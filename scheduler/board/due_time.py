@@ -35,6 +35,11 @@ class DueTime:
     error: str = ""
 
     @property
+    def is_decided(self) -> bool:
+        """Whether it succeeded or failed."""
+        return self.status in _RANK
+
+    @property
     def has_failed(self) -> bool:
         """Whether it failed."""
         return self.status in FAILURES

@@ -6,7 +6,7 @@ read again.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from statistics import median
@@ -30,7 +30,7 @@ from warren.scheduler.board.history import (
 )
 from warren.sql.batch import chunks
 from warren.sql.board import due_runs, job_states, live, quarters
-from warren.sql.board.due_runs import DueRun
+from warren.sql.board.due_runs import DueRun, Total
 from warren.sql.board.job_states import StoredError, StoredState, Trouble
 from warren.sql.instants import DAY_MS
 from warren.sql.run_status import RunStatus
@@ -79,11 +79,12 @@ class _Batch:
 
 def fold(session: Session, change: Change, *, now_ms: int) -> None:
     """Take in a change; the caller has locked the board."""
-    runs = due_runs.by_ids(session, sorted(change.runs))
-    named = {run.job_id for run in runs} | {*change.jobs, *change.skips}
-    jobs = due_runs.existing(session, sorted(named))
+    ended = sorted(change.runs)
+    totals = due_runs.totals(session, ended)
+    jobs = due_runs.existing(session, sorted({*totals, *change.jobs, *change.skips}))
     batch = _Batch(job_states.read(session, jobs))
-    again = _judge(session, batch, [run for run in runs if run.job_id in jobs])
+    totals = {job_id: total for job_id, total in totals.items() if job_id in jobs}
+    again = _judge(session, batch, *_ended(session, batch, ended, totals))
     _skip(session, batch, jobs.intersection(change.skips))
     again |= _purged(session, batch, jobs.intersection(change.jobs))
     _read_again(session, batch, again, now_ms=now_ms)
@@ -218,24 +219,47 @@ def _usual_before(session: Session, job_id: int, until_at: int) -> int:
     return int(median(took)) if len(took) >= MIN_SUCCESSES else 0
 
 
-def _judge(session: Session, batch: _Batch, runs: Collection[DueRun]) -> set[int]:
-    """Take in the due times of runs; return the jobs that have to be read again."""
-    runs = _without_passed_over(batch, runs)
+def _ended(
+    session: Session, batch: _Batch, ended: Sequence[int], totals: Mapping[int, Total]
+) -> tuple[list[DueRun], set[DueKey]]:
+    """Return the runs to take in one by one, and the due times that have several of them.
+
+    Without those that later ones of the same batch push out at once: of a job that has only
+    succeeded since, the last due times say all about those before them.
+    """
+    among, most = set(ended), LENGTH + 1
+    of_one_time: dict[int, DueKey] = {}
+    last: dict[int, list[DueRun]] = {}
+    for job_id, total in totals.items():
+        if total.number == 1 or total.plain < total.number:
+            continue
+        if total.first_at == total.last_at:
+            of_one_time[job_id] = DueKey(job_id, total.last_at)
+        elif total.number > most and total.first_at > batch.history_of(job_id).last_at:
+            newest = due_runs.newest(session, job_id, last_at=total.last_at, number=2 * most)
+            kept = [run for run in newest if run.id in among][:most]
+            if len({run.scheduled_at for run in kept}) == most:
+                last[job_id] = kept
+    known = {*of_one_time, *last}
+    others = due_runs.by_ids(session, ended, but_of=known) if len(known) < len(totals) else []
+    runs = sum(last.values(), [run for run in others if run.job_id in totals])
+    return runs, set(of_one_time.values())
+
+
+def _judge(
+    session: Session, batch: _Batch, runs: Collection[DueRun], times: Iterable[DueKey]
+) -> set[int]:
+    """Take in the due times of runs, and others; return the jobs that have to be read again."""
     together = Counter((run.job_id, run.scheduled_at) for run in runs)
-    judged: dict[DueKey, DueTime | None] = {}
+    judged: dict[DueKey, DueTime | None] = dict.fromkeys(times)
     for run in runs:
         key = DueKey(run.job_id, run.scheduled_at)
         is_alone = together[run.job_id, run.scheduled_at] == 1
-        if is_alone and _is_plain(run) and _is_newest(batch.history_of(run.job_id), run):
+        if is_alone and run.is_plain and run.scheduled_at > batch.history_of(run.job_id).last_at:
             judged[key] = judge([run], {})
         else:
             judged[key] = None
-    read = due_runs.at(session, (key for key, due_time in judged.items() if due_time is None))
-    nodes = _nodes(session, read)
-    by_key: dict[DueKey, list[DueRun]] = defaultdict(list)
-    for run in read:
-        by_key[DueKey(run.job_id, run.scheduled_at)].append(run)
-    judged |= {key: judge(those, nodes) for key, those in by_key.items()}
+    judged |= _judged(session, [key for key, due_time in judged.items() if due_time is None])
     keys = sorted(judged)
     known = [due_time for key in keys if (due_time := judged[key]) is not None]
     named = {due.run_id: due for due in _with_errors(session, known, batch.texts)}
@@ -251,45 +275,25 @@ def _judge(session: Session, batch: _Batch, runs: Collection[DueRun]) -> set[int
     return again
 
 
-def _without_passed_over(batch: _Batch, runs: Collection[DueRun]) -> Collection[DueRun]:
-    """Return the runs without those that later ones of the same batch push out at once.
+def _judged(session: Session, times: Iterable[DueKey]) -> dict[DueKey, DueTime | None]:
+    """Return how due times stand, by as few of their runs as say so."""
+    judged: dict[DueKey, DueTime | None] = dict.fromkeys(times)
+    for key, those in _by_time(due_runs.last_ended(session, judged)).items():
+        # Any attempts of the oldest origin may be missing.
+        first = min(run.origin_id for run in those) if len(those) == due_runs.LAST_ENDED else 0
+        if all(run.shard_total <= 1 and not run.may_be_of_node for run in those):
+            due_time = judge([run for run in those if run.origin_id > first], {})
+            judged[key] = due_time if due_time is not None and due_time.is_decided else None
+    read = due_runs.at(session, (key for key, due_time in judged.items() if due_time is None))
+    nodes = _nodes(session, read)
+    return judged | {key: judge(those, nodes) for key, those in _by_time(read).items()}
 
-    Of a job that has only succeeded since, the last due times say all about those before them.
-    """
-    if len(runs) <= LENGTH:
-        return runs
-    by_job: dict[int, list[DueRun]] = defaultdict(list)
+
+def _by_time(runs: Iterable[DueRun]) -> dict[DueKey, list[DueRun]]:
+    by_time: dict[DueKey, list[DueRun]] = defaultdict(list)
     for run in runs:
-        by_job[run.job_id].append(run)
-    kept: list[DueRun] = []
-    for job_id, those in by_job.items():
-        if len(those) > LENGTH + 1:
-            known = batch.history_of(job_id)
-            times = {run.scheduled_at for run in those}
-            is_plain = all(_is_plain(run) and _is_newest(known, run) for run in those)
-            if is_plain and len(times) == len(those):
-                those.sort(key=lambda run: run.scheduled_at)
-                kept += those[-LENGTH - 1 :]
-                continue
-        kept += those
-    return kept
-
-
-def _is_plain(run: DueRun) -> bool:
-    """Whether a run is a success that was tried once, and repeats nothing."""
-    return (
-        run.status == RunStatus.SUCCEEDED
-        and run.attempt == 0
-        and run.shard_total <= 1
-        and run.rerun_of is None
-        and run.backfill_id is None
-        and run.flow_run_id is None
-    )
-
-
-def _is_newest(kept: History, run: DueRun) -> bool:
-    last_at = kept.entries[-1].at if kept.entries else kept.pushed_at
-    return run.scheduled_at > last_at
+        by_time[DueKey(run.job_id, run.scheduled_at)].append(run)
+    return by_time
 
 
 def _skip(session: Session, batch: _Batch, job_ids: Collection[int]) -> None:

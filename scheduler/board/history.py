@@ -93,12 +93,19 @@ class Summary:
 class History:
     """The last due times of a job, in order; `before` is what follows from older ones.
 
-    `pushed_at` is the last due time that was pushed out; 0 = all are there.
+    `pushed_at` is the last due time that was pushed out; 0 = all are there. `pushed` are the last
+    spells of the errors that were pushed out since this was read.
     """
 
     before: Streak = field(default_factory=Streak)
     pushed_at: int = 0
     entries: list[Entry] = field(default_factory=list)
+    pushed: dict[str, Spell] = field(default_factory=dict, compare=False)
+
+    @property
+    def last_at(self) -> int:
+        """The newest due time that was taken in; 0 = none."""
+        return self.entries[-1].at if self.entries else self.pushed_at
 
     def add(self, entry: Entry) -> bool:
         """Take in how a due time stands; return False if the job has to be read again."""
@@ -141,8 +148,10 @@ class History:
 
     def spells(self) -> dict[str, Spell]:
         """Return the last spell of each error, as far as it is known."""
-        found = {spell.error: spell for spell in [self.before.spell] if spell is not None}
+        found = dict(self.pushed)
         streak = self.before
+        if streak.spell is not None:
+            found[streak.spell.error] = streak.spell
         for entry in self.entries:
             streak = streak.then(entry)
             if streak.spell is not None:
@@ -153,6 +162,8 @@ class History:
         while len(self.entries) > LENGTH:
             oldest = self.entries.pop(0)
             self.before = self.before.then(oldest)
+            if self.before.spell is not None:
+                self.pushed[self.before.spell.error] = self.before.spell
             self.pushed_at = oldest.at
 
     def _usual_ms(self) -> int:

@@ -83,8 +83,17 @@ class Play:
     def step(self) -> None:
         self.now_ms += self.chance.randrange(1, 6 * MINUTE_MS)
         what = self.chance.choices(
-            [self.plan, self.end, self.again, self.backfill, self.cancel, self.skip, self.late],
-            [30, 45, 6, 3, 3, 4, 2],
+            [
+                self.plan,
+                self.plan_many,
+                self.end,
+                self.again,
+                self.backfill,
+                self.cancel,
+                self.skip,
+                self.late,
+            ],
+            [30, 3, 45, 6, 3, 3, 4, 2],
         )[0]
         what()
 
@@ -100,11 +109,34 @@ class Play:
         ]
         self.within(lambda session: planning.plan(session, new, self._ids))
 
+    def plan_many(self) -> None:
+        """Plan many runs with different params for one due time, or one each for many."""
+        app_id, job_id = self.chance.choice(self.jobs)
+        apart = self.chance.choice([0, 0, 1])
+        new = [
+            self.new(app_id, job_id, self.now_ms + apart * number, kind=Kind.API, origin_id=None)
+            for number in range(self.chance.randrange(15, 60))
+        ]
+        self.within(lambda session: planning.plan(session, new, self._ids))
+
     def end(self) -> None:
         found = self.runs(*IN_FLIGHT, RunStatus.PLANNED)
+        if self.chance.random() < 0.1:
+            self.end_all_of(found)
+            return
         self.chance.shuffle(found)
-        for run in found[: self.chance.randrange(1, 6)]:
-            status = self.chance.choice(ENDS)
+        self.end_each(found[: self.chance.randrange(1, 6)], ENDS)
+
+    def end_all_of(self, found: Sequence[Run]) -> None:
+        """End the runs of one job, mostly all of them well."""
+        if found:
+            job_id = self.chance.choice(found).job_id
+            ends = self.chance.choice([(RunStatus.SUCCEEDED,), (RunStatus.SUCCEEDED,), ENDS])
+            self.end_each([run for run in found if run.job_id == job_id], ends)
+
+    def end_each(self, runs: Sequence[Run], statuses: Sequence[RunStatus]) -> None:
+        for run in runs:
+            status = self.chance.choice(statuses)
             self.set(run, status=RunStatus.RUNNING, started_at=self.now_ms - 5_000)
             error = self.chance.choice(ERRORS).format(number=self.chance.randrange(99))
             end = End(
