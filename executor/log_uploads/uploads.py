@@ -54,15 +54,25 @@ AT_A_TIME = 4
 IN_MEMORY_BYTES = 4_000_000
 #: How long schedulers may take to say where to store logs.
 PLACE_SECONDS = 10.0
-#: First and longest pause after everything failed, and of a single log that fails.
-PAUSE_SECONDS, LOG_PAUSE_SECONDS = (1.0, 60.0), (5.0, 600.0)
-#: A fault is told when it has lasted this long, or when one log has failed this often.
-FAULT_SECONDS, FAULT_TRIES = 15.0, 5
+#: A fault is told when one log has failed this often.
+FAULT_TRIES = 5
 #: For how long it is told that logs were dropped.
 DROPPED_SECONDS = 3_600.0
 #: Schedulers have a store if one of them said so no longer ago than this.
 TOLD_SECONDS = 60.0
 _LONGEST_WAIT = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """The first and the longest pause after everything failed, and of a single log that fails.
+
+    A fault is told when it has lasted `fault_seconds`.
+    """
+
+    all: tuple[float, float] = (1.0, 60.0)
+    one: tuple[float, float] = (5.0, 600.0)
+    fault_seconds: float = 15.0
 
 
 @dataclass(slots=True)
@@ -87,6 +97,7 @@ class LogUploads:
         is_busy: whether runs wait for slots.
         is_late: whether something may still be added to the log of a run that has ended.
         log: where faults are logged.
+        pauses: after failures.
 
     """
 
@@ -101,7 +112,9 @@ class LogUploads:
         is_busy: Callable[[], bool],
         is_late: Callable[[int], bool],
         log: structlog.typing.FilteringBoundLogger,
+        pauses: Pauses = Pauses(),
     ) -> None:
+        self._pauses = pauses
         self._waiting = waiting
         self._run_logs = run_logs
         self._sender = sender
@@ -186,7 +199,7 @@ class LogUploads:
         now = time.monotonic()
         faults = []
         since = self._failing_since
-        if self.count and since is not None and now - since >= FAULT_SECONDS:
+        if self.count and since is not None and now - since >= self._pauses.fault_seconds:
             faults.append(self._error)
         else:
             faults += [f"the log of run {run_id}: {why}" for run_id, why in [*self._stuck.items()]]
@@ -266,13 +279,15 @@ class LogUploads:
         ]
         self._report()
         failed = [item.log for item, _ in placed if item.log.run_id in faults]
+        if failed and not stored and not all(log.tries for log in failed):
+            self._fail(faults[failed[0].run_id])
+            return
+        # The store takes others: these have a problem of their own.
         for log in failed:
             self._put_off(log, faults[log.run_id])
-        if failed and not stored:
-            self._fail(faults[failed[0].run_id])
 
     def _put_off(self, log: WaitingLog, why: str) -> None:
-        first, longest = LOG_PAUSE_SECONDS
+        first, longest = self._pauses.one
         log.tries += 1
         log.not_before = time.monotonic() + min(longest, first * 2 ** min(log.tries, 10))
         if log.tries >= FAULT_TRIES:
@@ -287,7 +302,7 @@ class LogUploads:
         """Return a log packed; None if there is none, which is noted."""
         path = self._run_logs.path_of(log.scheduled_at_ms, log.run_id)
         if self._is_late(log.run_id):
-            log.not_before = time.monotonic() + LOG_PAUSE_SECONDS[0]
+            log.not_before = time.monotonic() + self._pauses.one[0]
             return None
         try:
             with open(path, "rb", opener=open_regular) as file:
@@ -437,7 +452,7 @@ class LogUploads:
     def _fail(self, why: str) -> None:
         """Pause, longer after each failure."""
         now = time.monotonic()
-        first, longest = PAUSE_SECONDS
+        first, longest = self._pauses.all
         pause = min(longest, first * 2 ** min(self._failures, 10))
         self._pause_until = now + pause * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
         self._failures += 1

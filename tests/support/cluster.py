@@ -19,7 +19,7 @@ from tests.support.instant_slots import HANDLERS as INSTANT
 from tests.support.instant_slots import InstantSlots
 from tests.support.moved_clock import AdvancedClock, MovedClock
 from tests.support.scripted_slots import RemoteScriptedSlots
-from warren.broker.messages import ScriptLanguage
+from warren.broker.messages import ScriptLanguage, Trigger
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
 from warren.executor.boot_context import Limits
@@ -173,6 +173,13 @@ def until_file(context: JobContext) -> str:
 """
 
 
+def _write_log(run_logs: RunLogs, text: Callable[[Trigger], bytes], trigger: Trigger) -> str:
+    path = Path(run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text(trigger))
+    return run_logs.tail(str(path))
+
+
 class OpenNode(SchedulerNode):
     """A scheduler whose roles are accessible, so that tests can call their `run_round`."""
 
@@ -274,20 +281,25 @@ class Cluster:
         bequest_seconds: float = 0.0,
         log_folder: Path | None = None,
         log_spool_bytes: int = 1_000_000_000,
-        logs: str = "logs",
+        log_text: Callable[[Trigger], bytes] | None = None,
     ) -> Executor:
-        """Start an executor; with the name of a `gateway`, the runs are elsewhere."""
+        """Start an executor; with the name of a `gateway`, the runs are elsewhere.
+
+        Runs without processes write `log_text` when they start.
+        """
         self.add_app(app)
         # A busy test machine does not make executors busy, unless a test wants that.
         busy = {"cpu_limit": 100.0, "memory_limit": memory_limit}
         others: dict[str, Any] = {"drain_seconds": drain, "beat_seconds": beat_seconds}
-        run_logs = RunLogs(self.folder / logs)
+        run_logs = RunLogs(self.folder / "logs")
         others |= {"log_spool_bytes": log_spool_bytes}
         others |= {"lane_runs": lane_runs, "bequest_seconds": bequest_seconds}
         bounds = Limits(slots=slots, grace_seconds=1.0, **others, **busy)
         told = {"handlers": handlers, "code_version": code_version}
         starts = self.folder / STARTS
         make_slots: Any = partial(InstantSlots, starts=starts, count=slots, **told)
+        if log_text is not None:
+            make_slots = partial(make_slots, write_log=partial(_write_log, run_logs, log_text))
         if gateway:
             make_slots = partial(RemoteScriptedSlots, count=slots)
         elif processes:

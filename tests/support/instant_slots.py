@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +29,10 @@ _LOOK_SECONDS = 0.005
 
 
 class InstantSlots(SlotPool):
-    """Replaces `warren.executor.processes.slots.Slots`; each start is a line of `starts`."""
+    """Replaces `warren.executor.processes.slots.Slots`; each start is a line of `starts`.
+
+    `write_log` writes a run's log as it starts, and returns its end.
+    """
 
     def __init__(
         self,
@@ -42,7 +45,9 @@ class InstantSlots(SlotPool):
         count: int,
         handlers: Sequence[str] = HANDLERS,
         code_version: str = "",
+        write_log: Callable[[Trigger], str] = lambda _trigger: "",
     ) -> None:
+        self._write_log = write_log
         self._loop = loop
         self._on_started = events.started
         self._on_finished = events.finished
@@ -56,6 +61,7 @@ class InstantSlots(SlotPool):
             )
         )
         self._running: dict[int, Trigger] = {}
+        self._tails: dict[int, str] = {}
 
     @property
     def free(self) -> int:
@@ -76,6 +82,7 @@ class InstantSlots(SlotPool):
         with self._starts.open("a") as out:
             out.write(json.dumps(line | {"boot": trigger.boot_id}) + "\n")
         self._running[trigger.run_id] = trigger
+        self._tails[trigger.run_id] = self._write_log(trigger)
         self._loop.call_soon(self._on_started, trigger.run_id)
         self._loop.call_soon(self._work, trigger)
 
@@ -141,6 +148,7 @@ class InstantSlots(SlotPool):
                 message=str(words),
                 why=to_json(words),
                 result=result,
+                log_tail=self._tails.pop(run_id, ""),
                 started_at_ms=1,
                 finished_at_ms=2,
             ),

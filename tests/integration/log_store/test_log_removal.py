@@ -1,0 +1,110 @@
+"""A stored log goes with its run."""
+
+import pytest
+
+from tests.integration.log_store.conftest import Place, Rows
+from tests.support.cluster import Cluster
+from tests.support.s3_server import S3Server
+from warren.scheduler.log_store.store import StoreUnavailable
+from warren.scheduler.retention.clearing import Clearing, clear_all
+from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
+from warren.scheduler.retention.log_removal import AGAIN_MS, GRACE_MS, LogRemoval
+
+pytestmark = pytest.mark.parametrize("cluster", ["memory"], indirect=True)
+
+
+def stored(cluster: Cluster, place: Place, rows: Rows, count: int) -> list[int]:
+    """Store the logs of some runs, and delete the runs."""
+    scheduler = cluster.scheduler(log_store=place.store)
+    cluster.executor(log_folder=place.folder, log_text=lambda _trigger: b"a line\n")
+    cluster.wait_online()
+    cluster.job("talks", handler="noop")
+    run_ids = [cluster.trigger("talks") for _ in range(count)]
+    rows.wait_stored(*run_ids)
+    for run_id in run_ids:
+        cluster.wait_final(run_id)
+    scheduler.stop()
+    cluster.schedulers.remove(scheduler)
+    return run_ids
+
+
+def clear(cluster: Cluster) -> None:
+    now_ms = cluster.now_ms()
+    clearing = Clearing(
+        cluster.database,
+        ClearingCriteria(),
+        by="test",
+        days=CalendarDays("UTC"),
+        now_ms=now_ms,
+    )
+    assert clear_all(clearing, now_ms)
+
+
+def removal(cluster: Cluster, place: Place, node: str = "a") -> LogRemoval:
+    return LogRemoval(node=node, database=cluster.database, store=place.store)
+
+
+def test_logs_are_deleted_after_their_runs(cluster: Cluster, place: Place, rows: Rows) -> None:
+    run_ids = stored(cluster, place, rows, 3)
+    role, later_ms = removal(cluster, place), cluster.now_ms() + GRACE_MS + 1_000
+
+    role.run_round(later_ms)
+    assert len(place.files()) == 3  # their runs are there
+    clear(cluster)
+    role.run_round(cluster.now_ms())
+    assert len(place.files()) == 3  # an executor might still store something
+    role.run_round(later_ms)
+
+    assert place.files() == []
+    assert [rows.find(run_id) for run_id in run_ids] == [None] * 3
+
+
+def test_while_the_store_is_away_nothing_is_forgotten(
+    cluster: Cluster, place: Place, rows: Rows
+) -> None:
+    [run_id] = stored(cluster, place, rows, 1)
+    clear(cluster)
+    role, later_ms = removal(cluster, place), cluster.now_ms() + GRACE_MS + 1_000
+    place.store.prepare()
+    role.run_round(cluster.now_ms())
+
+    place.go_away()
+    with pytest.raises(StoreUnavailable):
+        role.run_round(later_ms)
+    place.come_back()
+    assert rows.find(run_id) is not None
+    role.run_round(later_ms)
+
+    assert place.files() == []
+    assert rows.find(run_id) is None
+
+
+def test_what_cannot_be_deleted_is_tried_again_and_holds_up_no_other(
+    cluster: Cluster, s3: S3Server, rows: Rows
+) -> None:
+    place = Place(s3.store(), None, s3.stop, s3.start, lambda: sorted(s3.objects))
+    kept, gone = stored(cluster, place, rows, 2)
+    clear(cluster)
+    s3.refuse = lambda _method, key: (403, "AccessDenied") if f"/{kept}-" in key else None
+    role, later_ms = removal(cluster, place), cluster.now_ms() + GRACE_MS + 1_000
+
+    role.run_round(later_ms)
+    assert (rows.find(gone), rows.find(kept) is not None) == (None, True)
+    s3.refuse = lambda _method, _key: None
+    role.run_round(later_ms + AGAIN_MS // 2)
+    assert len(place.files()) == 1
+    role.run_round(later_ms + AGAIN_MS)
+
+    assert place.files() == []
+
+
+def test_one_scheduler_at_a_time_deletes(cluster: Cluster, s3: S3Server) -> None:
+    place = Place(s3.store(), None, s3.stop, s3.start, lambda: sorted(s3.objects))
+    now_ms = cluster.now_ms()
+    first, second = removal(cluster, place, "a"), removal(cluster, place, "b")
+
+    first.run_round(now_ms)
+    assert not second._lease.take(now_ms)
+    first.leave()
+
+    assert second._lease.take(now_ms)

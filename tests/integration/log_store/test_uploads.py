@@ -1,0 +1,207 @@
+"""Uploads go on whatever their store does, and say what does not get there."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.eventually import eventually
+from tests.support.s3_server import S3Server
+from tests.support.upload_case import DAY_MS, UploadCase, key_of
+from warren.broker.transport import Confirm
+from warren.executor.log_uploads.uploads import Pauses
+from warren.executor.log_uploads.waiting_logs import waiting_runs
+from warren.scheduler.log_store.folder_store import FolderStore
+
+
+@pytest.fixture
+def case(tmp_path: Path, s3: S3Server) -> Iterator[UploadCase]:
+    case = UploadCase(tmp_path, s3.store(prefix=""))
+    yield case
+    case.uploads.close()
+
+
+def all_stored(case: UploadCase, *run_ids: int) -> Callable[[], bool]:
+    return lambda: sorted(case.schedulers.stored) == sorted(run_ids) and not case.uploads.count
+
+
+def test_many_small_logs_are_stored_each_once(case: UploadCase, s3: S3Server) -> None:
+    runs = range(1, 501)
+
+    case.run(*runs)
+
+    eventually(all_stored(case, *runs))
+    assert sorted(s3.objects) == sorted(map(key_of, runs))
+    assert len([method for method, _, _ in s3.requests if method == "PUT"]) == len(runs)
+
+
+def test_logs_of_a_slow_store_get_there_one_by_one(case: UploadCase, s3: S3Server) -> None:
+    s3.delay_seconds = 0.1
+
+    case.run(*range(1, 11))
+
+    eventually(all_stored(case, *range(1, 11)))
+    assert case.uploads.fault == ""
+
+
+@pytest.mark.parametrize(
+    ("status", "code"), [(403, "AccessDenied"), (507, "QuotaExceeded"), (503, "SlowDown")]
+)
+def test_a_refusal_is_told_until_the_store_takes_logs(
+    case: UploadCase, s3: S3Server, status: int, code: str
+) -> None:
+    s3.refuse = lambda method, _key: (status, code) if method == "PUT" else None
+
+    case.run(1, 2)
+
+    eventually(lambda: f"answered {status} {code} said so" in case.uploads.fault)
+    assert "X-Amz" not in case.uploads.fault
+    s3.refuse = lambda _method, _key: None
+    eventually(all_stored(case, 1, 2))
+    assert case.uploads.fault == ""
+
+
+def test_a_full_store_takes_the_rest_once_it_has_room(case: UploadCase, s3: S3Server) -> None:
+    s3.most_bytes = 500
+
+    case.run(*range(1, 11))
+
+    eventually(lambda: "QuotaExceeded" in case.uploads.fault and case.schedulers.stored)
+    assert case.uploads.count
+    s3.most_bytes = None
+    eventually(all_stored(case, *range(1, 11)))
+
+
+def test_a_log_that_is_refused_holds_up_no_other(case: UploadCase, s3: S3Server) -> None:
+    s3.refuse = lambda _method, key: (403, "AccessDenied") if key == key_of(1) else None
+
+    case.run(*range(1, 6))
+
+    eventually(lambda: sorted(case.schedulers.stored) == [2, 3, 4, 5])
+    eventually(lambda: case.uploads.fault.startswith("the log of run 1: "))
+    s3.refuse = lambda _method, _key: None
+    eventually(all_stored(case, *range(1, 6)))
+    eventually(lambda: case.uploads.fault == "")
+
+
+def test_a_store_that_hangs_up_is_tried_again(case: UploadCase, s3: S3Server) -> None:
+    case.run(1)
+    eventually(all_stored(case, 1))
+
+    s3.stop()
+    case.run(2)
+    eventually(lambda: "refused" in case.uploads.fault)
+    s3.start()
+
+    eventually(all_stored(case, 1, 2))
+
+
+def test_schedulers_without_an_answer_are_asked_again(case: UploadCase, tmp_path: Path) -> None:
+    assert case.uploads.fault == ""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    case.uploads.close()
+    store = FolderStore(tmp_path / "store")
+    store.prepare()
+    other = UploadCase(folder, store, log_folder=store.folder)
+    other.schedulers.confirm = Confirm.UNKNOWN
+
+    other.run(1)
+
+    eventually(lambda: "broker does not confirm" in other.uploads.fault)
+    other.schedulers.confirm = Confirm.CONFIRMED
+    eventually(all_stored(other, 1))
+    assert len(other.schedulers.asked) == 1  # it was stored once
+    other.uploads.close()
+
+
+def test_the_oldest_logs_are_dropped_beyond_the_limit_and_that_is_told(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    s3.refuse = lambda _method, _key: (503, "SlowDown")
+    case = UploadCase(tmp_path, s3.store(prefix=""), most_bytes=10_000)
+
+    case.run(*range(1, 101), text=b"x" * 999 + b"\n")
+
+    eventually(lambda: len(case.schedulers.dropped) >= 88)
+    assert case.waiting.size <= 10_000
+    assert "dropped in the last hour" in case.uploads.fault
+    assert set(case.schedulers.dropped.values()) == {
+        "more logs waited than WARREN_LOG_SPOOL allows"
+    }
+    s3.refuse = lambda _method, _key: None
+    eventually(lambda: case.uploads.count == 0)
+    told = sorted([*case.schedulers.stored, *case.schedulers.dropped])
+    assert told == list(range(1, 101))
+    case.uploads.close()
+
+
+def test_the_list_stays_short_however_many_logs_are_stored(case: UploadCase) -> None:
+    for first in range(0, 30_000, 3_000):
+        for run_id in range(first + 1, first + 3_001):
+            case.waiting.begin(run_id, 1, DAY_MS)
+            case.waiting.end(run_id, 1)
+        taken = case.waiting.take(10_000, 10_000, float("inf"))
+        case.waiting.forget([log.run_id for log in taken])
+
+    path = case.folder / "state" / "unstored-logs"
+    assert path.stat().st_size < 2_000_000
+
+
+def test_the_next_boot_goes_on_with_the_list(case: UploadCase, s3: S3Server) -> None:
+    s3.stop()
+    case.run(1, 2)
+    case.begin(3)  # it is running when its executor is killed
+    case.uploads.close()
+    assert waiting_runs(case.folder) == {1, 2, 3}
+
+    s3.start()
+    case.boot()
+
+    eventually(lambda: set(case.schedulers.stored) >= {1, 2, 3})
+    eventually(lambda: waiting_runs(case.folder) == set())
+
+
+def test_a_half_written_line_of_the_list_is_skipped(case: UploadCase) -> None:
+    case.uploads.close()
+    path = case.folder / "state" / "unstored-logs"
+    path.write_bytes(b"+ 5 1 1790000000000\n= 5 6\nrubbish\n+ x y z\n- 77\n+ 6 1 17900")
+
+    assert waiting_runs(case.folder) == {5}
+
+
+def test_a_log_that_was_deleted_before_is_told_as_dropped(case: UploadCase, s3: S3Server) -> None:
+    s3.stop()
+    case.run(1)
+    Path(case.run_logs.path_of(DAY_MS, 1)).unlink()
+    s3.start()
+
+    eventually(lambda: case.schedulers.dropped or case.schedulers.stored)
+    if not case.schedulers.stored:  # it may have been packed just before
+        assert case.schedulers.dropped == {1: "it was deleted before it could be stored"}
+
+
+def test_logs_that_wait_are_not_deleted_for_their_age(case: UploadCase, s3: S3Server) -> None:
+    s3.refuse = lambda _method, _key: (503, "SlowDown")
+    case.run(1, 2)
+    other = Path(case.run_logs.path_of(DAY_MS, 3))
+    other.write_bytes(b"of a run before there was a store\n")
+
+    case.run_logs.clean(1, spared=waiting_runs(case.folder))
+
+    left = {path.name for path in other.parent.iterdir()}
+    assert left == {"1.log", "2.log"}
+
+
+def test_while_runs_wait_logs_are_stored_a_few_at_a_time(tmp_path: Path, s3: S3Server) -> None:
+    busy = [True]
+    case = UploadCase(tmp_path, s3.store(prefix=""), is_busy=lambda: busy[0], pauses=Pauses())
+    s3.stop()
+    case.run(*range(1, 41))
+    s3.start()
+
+    eventually(lambda: case.schedulers.stored)
+    assert max(len(question.logs) for question in case.schedulers.asked) <= 10
+    busy[0] = False
+    eventually(all_stored(case, *range(1, 41)))
+    case.uploads.close()
