@@ -160,7 +160,7 @@ $(INSTALLED): pyproject.toml constraints.txt scripts/make-environment
 	@touch $@
 
 $(TEST_INSTALLED): pyproject.toml constraints.txt scripts/make-environment
-	@scripts/make-environment "$(PYTHON)" ".[server,postgresql,s3,gateway,test]"
+	@scripts/make-environment "$(PYTHON)" ".[server,postgresql,s3,sso,gateway,test]"
 	@touch $@ $(INSTALLED)
 
 $(DOCS_INSTALLED): pyproject.toml constraints.txt scripts/make-environment

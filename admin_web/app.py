@@ -43,7 +43,7 @@ def create_app(services: ConsoleServices) -> Flask:
     )
     app.jinja_env.trim_blocks = app.jinja_env.lstrip_blocks = True
     app.url_map.converters["id"] = IdConverter
-    sign_ins = SignIns(services.database, services.now_ms)
+    sign_ins = SignIns(services.database, services.now_ms, services.local_names)
     conditions = ConditionPages(ClusterConditions(services))
     conditions.install(app)
     TroubleCounts(services).install(app)

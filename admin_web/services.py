@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from warren.admin_web.identity_provider import Provider
 from warren.broker.rpc import Requester
 from warren.resources.job_files import CheckBody, Checked, JobFileText, ValuesGiven
 from warren.scheduler.actor import Actor
@@ -27,6 +28,24 @@ JobFileWriter = Callable[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SingleSignOn:
+    """Single sign-on, where it is set up.
+
+    Attributes:
+        provider: knows who people are.
+        tokens_ms: how long a user's tokens hold after a sign-in that gave no refresh token.
+        contact: whom people without rights are told to ask; empty = an administrator.
+        signed_out_url: where the provider sends people who have signed out.
+
+    """
+
+    provider: Provider
+    tokens_ms: int
+    contact: str = ""
+    signed_out_url: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WebServices:
     """What the console and the API have in common.
 
@@ -40,6 +59,7 @@ class WebServices:
         trusted_proxies: how many reverse proxies stand in front of the process.
         stored_logs: those in the log store; None = there is none.
         run_ids: for triggered runs, reserved in blocks; None = the database counts them.
+        sso: None = users have passwords only.
 
     """
 
@@ -52,6 +72,7 @@ class WebServices:
     trusted_proxies: int = 0
     run_ids: RunIds | None = None
     stored_logs: StoredLogs | None = None
+    sso: SingleSignOn | None = None
 
     @property
     def timezone(self) -> str:
@@ -136,6 +157,7 @@ class ConsoleServices(WebServices):
         page_cache: limits of the pages that are kept in case the database is lost.
         run_logs: limits of the pages and downloads of run logs.
         test_wait_seconds: how long a page waits for the outcome of a test alarm.
+        local_names: who may sign in with a password; None = all who have one.
 
     """
 
@@ -150,6 +172,7 @@ class ConsoleServices(WebServices):
     page_cache: PageCacheLimits = field(default_factory=PageCacheLimits)
     run_logs: RunLogLimits = field(default_factory=RunLogLimits)
     test_wait_seconds: float = 3.0
+    local_names: Collection[str] | None = None
 
     @property
     def is_https(self) -> bool:

@@ -22,6 +22,7 @@ class Visitor:
     role: Role
     must_change_password: bool
     sign_in_id: int
+    is_sso: bool = False
     locale: str = ""
     timezone: str = ""
     theme: str = ""
@@ -34,6 +35,7 @@ class Visitor:
             role=rights_of(user).role,
             must_change_password=bool(user.must_change_password),
             sign_in_id=sign_in.id,
+            is_sso=bool(sign_in.is_sso),
             locale=user.locale or "",
             timezone=user.timezone or "",
             theme=user.theme or "",

@@ -484,6 +484,38 @@ class Code(Sentence):
     ADMINISTRATOR_WITH_APPS = "an administrator has all apps; leave them out"
     NO_APPS = "expected the apps of a new %(role)s, got none"
     VIEWER_WITH_SCRIPTS = "a viewer cannot change scripts"
+    RIGHTS_BY_RULES = (
+        "the rights of %(name)s come from the rules of single sign-on",
+        ProblemKind.CONFLICT,
+    )
+
+    # Single sign-on.
+    SUBJECT = "expected the subject to be a line of 1 to %(most)s characters, got: %(got)r"
+    IDENTITY_TAKEN = "this identity is linked to user %(name)s already", ProblemKind.CONFLICT
+    USER_LINKED = "%(name)s is linked to an identity already; unlink it first", ProblemKind.CONFLICT
+    USER_NOT_LINKED = "%(name)s is not linked to an identity", ProblemKind.CONFLICT
+    LAST_PASSWORD = (
+        "%(name)s is the only administrator with a password, and would lose it by this",
+        ProblemKind.CONFLICT,
+    )
+    LINK_WITHOUT_RULE = (
+        "no rule matches the groups of this identity, so %(name)s would lose all rights",
+        ProblemKind.CONFLICT,
+    )
+    RULE_GROUP = "expected group to be a line of 1 to %(most)s characters, got: %(got)r"
+    RULES_TOO_MANY = "expected up to %(most)s rules, got: %(got)s"
+    RULE_UNKNOWN = "there is no rule for group %(group)r", ProblemKind.UNKNOWN
+    IN_RULE = "rule for group %(group)r: %(why)s"
+    RULES_WITHOUT_ADMINISTRATOR = (
+        "these rules would leave no administrator who can sign in",
+        ProblemKind.CONFLICT,
+    )
+    RULES_CHANGED = (
+        "rules, users or groups have changed since this was shown",
+        ProblemKind.CONFLICT,
+    )
+
+    # Passwords.
     WEAK_LENGTH = "expected the password to have %(least)s to %(most)s characters, it has %(got)s"
     WEAK_NAME = "expected the password not to be the user's name"
     WEAK_COMMON = "expected the password not to be a common one"

@@ -20,7 +20,7 @@ from itsdangerous import BadSignature, SignatureExpired
 from werkzeug.exceptions import Forbidden
 from werkzeug.wrappers import Response
 
-from warren.admin_web.access.sign_ins import SignIns
+from warren.admin_web.access.sign_ins import Lapsed, SignIns
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import here_with_query, home
 from warren.admin_web.visitors import Visitor, known_visitor
@@ -47,6 +47,8 @@ def is_present() -> bool:
 
 #: The key of the sign-in's token in the signed cookie.
 TOKEN = "sign_in"  # noqa: S105 - a key, not a secret
+#: Set when a session by single sign-on has ended by itself, until the page of the sign-in says so.
+LAPSED = "lapsed"
 #: Sent by tables that refresh themselves: these requests do not keep a sign-in alive.
 LIVE_HEADER = "Warren-Live"
 
@@ -92,9 +94,13 @@ class Gate:
         token = session.get(TOKEN)
         g.visitor = None
         if isinstance(token, str):
-            g.visitor = self._sign_ins.find(
+            found = self._sign_ins.find(
                 token, origin=origin(), is_click=LIVE_HEADER not in request.headers
             )
+            if isinstance(found, Lapsed):
+                session[LAPSED] = True
+            else:
+                g.visitor = found
         if g.visitor is None and token is not None:
             session.pop(TOKEN)
         visitor: Visitor | None = g.visitor

@@ -7,7 +7,7 @@ includes the port, because one host may serve two consoles.
 import hashlib
 import ipaddress
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from warren.admin_web.visitors import Visitor
 from warren.scheduler.commands.command_context import Action, AuditLog
+from warren.scheduler.commands.identity_commands import Disabled, Person, Reading, Unmatched, admit
 from warren.scheduler.commands.passwords import dummy_hash, is_password
 from warren.sql.accounts import sessions, sign_in_attempts, users
 from warren.sql.engine import Database
@@ -71,12 +72,33 @@ class TooManyAttempts:
     seconds: int
 
 
-class SignIns:
-    """Opens, finds and ends sign-ins; passwords are checked outside of transactions."""
+@dataclass(frozen=True, slots=True)
+class NotAdmitted:
+    """A person whom the provider knows may not sign in here: no rule matches, or disabled."""
 
-    def __init__(self, database: Database, now_ms: Callable[[], int]) -> None:
+    is_disabled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Lapsed:
+    """A session by single sign-on that has ended, because groups are no longer confirmed."""
+
+
+class SignIns:
+    """Opens, finds and ends sign-ins; passwords are checked outside of transactions.
+
+    `local_names` are the only users who may sign in with a password; None = all who have one.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        now_ms: Callable[[], int],
+        local_names: Collection[str] | None = None,
+    ) -> None:
         self._database = database
         self._now_ms = now_ms
+        self._local_names = local_names
         # Checked for unknown names, which must take as long as known ones.
         self._nobody = dummy_hash()
 
@@ -120,13 +142,65 @@ class SignIns:
             return TooManyAttempts(-(-wait_ms // 1000))
         user = self._database.read(lambda session: users.by_name(session, name))
         is_right = is_password(user.password if user else self._nobody, password)
-        if user is None or user.is_disabled or not is_right:
+        if user is None or user.is_disabled or not is_right or not self._is_local(user):
             self._database.write(
                 lambda session: self._audit(session, Action.SESSION_REFUSE, user, origin)
             )
             return SignInRefused()
         self._database.write(lambda session: sign_in_attempts.refund(session, limits))
         return user
+
+    def open_for(
+        self,
+        person: Person,
+        reading: Reading,
+        *,
+        id_token: str,
+        origin: str,
+        agent: str,
+        instead_of: str = "",
+    ) -> SignedIn | NotAdmitted:
+        """Sign in a person who has proved to the provider who they are; see `open`.
+
+        `id_token` is encrypted.
+        """
+
+        def unit(session: Session) -> SignedIn | NotAdmitted:
+            user = admit(session, person, reading, origin=origin)
+            if isinstance(user, Unmatched | Disabled):
+                self._audit(session, Action.SESSION_REFUSE, user.user, origin)
+                return NotAdmitted(isinstance(user, Disabled))
+            sessions.end_token(session, _hash(instead_of))
+            self._audit(session, Action.SESSION_OPEN, user, origin)
+            return SignedIn(self._add(session, user, origin=origin, agent=agent, id_token=id_token))
+
+        return self._database.write(unit)
+
+    def count_return(self, origin: str) -> TooManyAttempts | None:
+        """Count a return from the provider; return how long to wait if there were too many."""
+        limits = _limits_of_returns(origin)
+        wait_ms = self._database.write(
+            lambda session: sign_in_attempts.charge(session, limits, now_ms=self._now_ms())
+        )
+        if not wait_ms:
+            return None
+        log.warning("sign_in_limited", origin=origin)
+        return TooManyAttempts(-(-wait_ms // 1000))
+
+    def forget_return(self, origin: str) -> None:
+        """Undo `count_return` after a good one."""
+        limits = _limits_of_returns(origin)
+        self._database.write(lambda session: sign_in_attempts.refund(session, limits))
+
+    def record_refusal(self, origin: str) -> None:
+        """Record in the audit log that somebody's sign-in at the provider was refused."""
+        self._database.write(
+            lambda session: self._audit(session, Action.SESSION_REFUSE, None, origin)
+        )
+
+    def id_token(self, visitor: Visitor) -> str | None:
+        """Return the encrypted ID token of a visitor's sign-in; None if it was by a password."""
+        return self._database.read(lambda session: sessions.id_token(session, visitor.sign_in_id))
 
     def reopen(self, visitor: Visitor, generation: int, *, agent: str) -> str | None:
         """Sign a visitor in again after a change of password; return the new token.
@@ -142,8 +216,8 @@ class SignIns:
 
         return self._database.write(unit)
 
-    def find(self, token: str, *, origin: str, is_click: bool) -> Visitor | None:
-        """Return the visitor of a token, or None if the sign-in has ended.
+    def find(self, token: str, *, origin: str, is_click: bool) -> Visitor | Lapsed | None:
+        """Return the visitor of a token, or None or Lapsed if the sign-in has ended.
 
         A click keeps the sign-in alive.
         """
@@ -156,6 +230,9 @@ class SignIns:
         if idle_ms > IDLE_SECONDS * 1000 or now_ms - sign_in.created_at > LONGEST_SECONDS * 1000:
             self._database.write(lambda session: sessions.end(session, user.id, sign_in.id))
             return None
+        if sign_in.is_sso and (user.sso_until or 0) <= now_ms:
+            self._database.write(lambda session: sessions.end(session, user.id, sign_in.id))
+            return Lapsed()
         if is_click and idle_ms >= SEEN_SECONDS * 1000:
             self._database.write(lambda session: sessions.touch(session, sign_in.id, now_ms=now_ms))
         return Visitor.of(sign_in, user, origin=origin)
@@ -201,9 +278,24 @@ class SignIns:
 
         self._database.write(unit)
 
-    def _add(self, session: Session, user: User, *, origin: str, agent: str) -> str:
+    def _is_local(self, user: User) -> bool:
+        """Return whether a user may sign in with a password at all."""
+        is_named = self._local_names is None or user.name in self._local_names
+        return is_named and user.sso_until is None
+
+    def _add(
+        self, session: Session, user: User, *, origin: str, agent: str, id_token: str | None = None
+    ) -> str:
         token = secrets.token_urlsafe(32)
-        sessions.add(session, user, _hash(token), now_ms=self._now_ms(), origin=origin, agent=agent)
+        sessions.add(
+            session,
+            user,
+            _hash(token),
+            now_ms=self._now_ms(),
+            origin=origin,
+            agent=agent,
+            id_token=id_token,
+        )
         return token
 
     def _audit(self, session: Session, action: Action, user: User | None, origin: str) -> None:
@@ -225,6 +317,10 @@ def _hash(token: str) -> str:
 def _limits(name: str, origin: str) -> dict[str, tuple[int, int]]:
     account = hashlib.sha256(name.casefold().encode(errors="replace")).hexdigest()[:32]
     return {f"account:{account}": ACCOUNT_LIMIT, f"address:{network_of(origin)}": ADDRESS_LIMIT}
+
+
+def _limits_of_returns(origin: str) -> dict[str, tuple[int, int]]:
+    return {f"sso:{network_of(origin)}": ADDRESS_LIMIT}
 
 
 def network_of(origin: str) -> str:

@@ -194,6 +194,11 @@ class Authentication:
         token, owner = known
         if owner.is_disabled:
             raise _unauthorized("the token's owner is disabled")
+        if owner.tokens_until is not None and owner.tokens_until <= self._services.now_ms():
+            raise _unauthorized(
+                f"the groups of the token's owner are not confirmed: {owner.name} has to sign in "
+                "at the console again, by single sign-on"
+            )
         if token.revoked_at is not None:
             raise _unauthorized("the token was revoked")
         if token.expires_at <= self._services.now_ms():

@@ -25,6 +25,7 @@ from warren.admin_web.pages.monitoring import HealthPages
 from warren.admin_web.pages.mutes import MutePages
 from warren.admin_web.pages.queue import QueuePages
 from warren.admin_web.pages.run_pages import RunErrorPages, RunPages
+from warren.admin_web.pages.single_sign_on import SingleSignOnPages
 from warren.admin_web.pages.timeline import TimelinePages
 from warren.admin_web.pages.users import TokenPages, UserPages
 from warren.admin_web.services import ConsoleServices
@@ -35,6 +36,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
     job_work = BulkWork(services, job_parts)
     return [
         SignInPages(services, sign_ins),
+        SingleSignOnPages(services, sign_ins),
         BoardPages(services),
         MutePages(services),
         DashboardPages(services),

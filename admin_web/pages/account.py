@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 from werkzeug.wrappers import Response
 
 from warren.admin_web import template_globals
-from warren.admin_web.access.gate import TOKEN, local_path, origin
+from warren.admin_web.access.gate import LAPSED, TOKEN, local_path, origin
 from warren.admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts
 from warren.admin_web.forms.console_form import select_choices
 from warren.admin_web.language import catalogues, labels
@@ -31,7 +31,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.passwords import password_problem
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import preferences, sessions, users
+from warren.sql.accounts import identities, preferences, sessions, users
 from warren.sql.listings import job_search
 from warren.sql.models import User
 
@@ -44,6 +44,9 @@ class SignInPages:
 
     def __init__(self, services: ConsoleServices, sign_ins: SignIns) -> None:
         self._is_https = services.is_https
+        self._services = services
+        self._sso = services.sso
+        self._is_limited = services.local_names is not None
         self._sign_ins = sign_ins
 
     @route("/login", Right.ANYONE, methods=("GET", "POST"))
@@ -51,9 +54,9 @@ class SignInPages:
         """Sign in, then redirect to the page the visitor wanted."""
         form = SignInForm(request.form)
         if request.method != "POST":
-            return render_template("pages/login.html", form=form)
+            return self._page(form, has_lapsed=bool(session.pop(LAPSED, None)))
         if not form.validate():
-            return render_template("pages/login.html", form=form), 422
+            return self._page(form), 422
         answer = self._sign_ins.open(
             form.username.data or "",
             form.password.data or "",
@@ -63,20 +66,24 @@ class SignInPages:
         )
         if isinstance(answer, SignedIn):
             target = local_path(request.args.get("next"))
-            return _start_session(answer.token, page_of(target) or target)
+            return start_session(answer.token, page_of(target) or target)
         if isinstance(answer, TooManyAttempts):
             form.add_error(gettext("Too many attempts. Try again in %(s)s s.", s=answer.seconds))
             headers = {"Retry-After": str(answer.seconds)}
-            return render_template("pages/login.html", form=form), 429, headers
+            return self._page(form), 429, headers
         form.add_error(gettext("Wrong user name or password."))
-        return render_template("pages/login.html", form=form), 401
+        return self._page(form), 401
 
     @route("/logout", Right.ACCOUNT, methods=("POST",))
-    def logout(self) -> Response:
-        """End this sign-in; copies of its cookie become invalid too."""
+    def logout(self) -> Response | str:
+        """End this sign-in, and that at the provider; copies of its cookie become invalid too."""
         known = visitor()
+        place = self._end_at_provider(known) if known.is_sso else None
         self._sign_ins.end(known, known.sign_in_id)
         session.clear()
+        if place is not None:
+            # A redirect would not do: browsers apply the policy for forms to it.
+            return render_template("pages/sso_leave.html", url=place, signs_out=True)
         return redirect(url_for("sign_in.login"), 303)
 
     @route("/browser", Right.ANYONE, methods=("POST",))
@@ -99,8 +106,29 @@ class SignInPages:
                 )
         return answer
 
+    def _page(self, form: SignInForm, *, has_lapsed: bool = False) -> str:
+        return render_template(
+            "pages/login.html",
+            form=form,
+            has_sso=self._sso is not None,
+            is_limited=self._is_limited,
+            has_lapsed=has_lapsed,
+        )
 
-def _start_session(token: str, target: str) -> Response:
+    def _end_at_provider(self, known: Visitor) -> str | None:
+        """Return where the visitor's sign-in at the provider is ended; None if nowhere."""
+        sealed = self._sign_ins.id_token(known)
+        if self._sso is None or sealed is None:
+            return None
+        owner = self._services.database.read(
+            lambda reader: identities.of_user(reader, known.user_id)
+        )
+        token = self._sso.provider.unseal(sealed, owner.key_hash) if owner is not None else None
+        return self._sso.provider.sign_out_url(token or "", self._sso.signed_out_url)
+
+
+def start_session(token: str, target: str) -> Response:
+    """Return a redirect with a new session's cookie."""
     # Drop the previous session: another person may have planted its cookie.
     session.clear()
     session[TOKEN] = token

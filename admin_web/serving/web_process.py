@@ -11,6 +11,8 @@ from collections.abc import Callable
 
 import structlog
 
+from warren.admin_web.access import group_reader
+from warren.admin_web.access.group_reader import GroupReader
 from warren.admin_web.access.sign_ins import SignIns
 from warren.admin_web.api.application import create_api
 from warren.admin_web.api.run_answers import LongPolling
@@ -109,17 +111,26 @@ class WebProcess:
         self.port = server.port
         self._sign_ins = SignIns(services.database, services.now_ms)
         self._cleaned_at = float("-inf")
-        self._loop = Loop(Role("web housekeeping", self._round, longest_seconds=ROUND_SECONDS))
+        self._loops = [Loop(Role("web housekeeping", self._round, longest_seconds=ROUND_SECONDS))]
+        if services.sso is not None:
+            reader = GroupReader(services.sso, services.database, services.now_ms)
+            role = Role(
+                "group reader", reader.run_round, longest_seconds=group_reader.ROUND_SECONDS
+            )
+            self._loops.append(Loop(role))
 
     def start(self) -> None:
         self._server.start()
-        self._loop.start()
+        for loop in self._loops:
+            loop.start()
 
     def stop(self) -> None:
         """Stop serving, then end the housekeeping."""
         self._server.stop()
-        self._loop.stop()
-        self._loop.join(_ENDING_SECONDS)
+        for loop in self._loops:
+            loop.stop()
+        for loop in self._loops:
+            loop.join(_ENDING_SECONDS)
 
     def _round(self) -> float:
         self._clock.run_round()

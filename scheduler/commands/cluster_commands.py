@@ -22,7 +22,7 @@ from warren.scheduler.jobs.rules import (
 )
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import users
+from warren.sql.accounts import group_rules, users
 from warren.sql.alarms import alarms
 from warren.sql.instants import LATEST_MS, iso, moment
 from warren.sql.jobs import child_links
@@ -113,6 +113,7 @@ class AppCommands:
                 raise Problem(Code.APP_IN_USE, **facts)
             self._note(session, Action.APP_DELETE, app, before=app_record(app))
             users.remove_app_from_rights(session, app_id)
+            group_rules.remove_app(session, app_id)
             counts.forget_app(session, app_id)
             app_listing.remove(session, app)
 

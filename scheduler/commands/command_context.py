@@ -59,6 +59,10 @@ class Action(StrEnum):
     USER_DISABLE = "user.disable"
     USER_ENABLE = "user.enable"
     USER_DELETE = "user.delete"
+    IDENTITY_LINK = "identity.link"
+    IDENTITY_UNLINK = "identity.unlink"
+    IDENTITY_END = "identity.end"
+    RULES_APPLY = "rules.apply"
     APP_DELETE = audit_log.APP_DELETE
     EXECUTOR_DRAIN = "executor.drain"
     EXECUTOR_FORGET = "executor.forget"

@@ -54,7 +54,7 @@ class UserCommands:
         password_hash = no_password() if password is None else hash_password(password)
 
         def unit(session: Session) -> int:
-            given = _checked(session, rights)
+            given = checked_rights(session, rights)
             user_id = users.add(session, name, password_hash, given)
             if user_id is None:
                 raise Problem(Code.USER_NAME_TAKEN, "name", name=name)
@@ -135,13 +135,15 @@ class UserCommands:
 
         Raises:
             Problem: there is no such user or app, the rights are invalid, the user is the actor,
-                or no administrator who can sign in would remain.
+                its rights come from rules, or no administrator who can sign in would remain.
 
         """
 
         def unit(session: Session) -> None:
             user = self._lock_other(session, user_id, leaves=rights.role is not Role.ADMINISTRATOR)
-            before, given = rights_record(users.rights_of(user)), _checked(session, rights)
+            if user.sso_until is not None:
+                raise Problem(Code.RIGHTS_BY_RULES, name=user.name)
+            before, given = rights_record(users.rights_of(user)), checked_rights(session, rights)
             users.set_rights(user, given)
             values = {"before": before, "after": rights_record(given)}
             self._note(session, Action.USER_RIGHTS, user.name, user.id, **values)
@@ -248,7 +250,7 @@ def rights_record(rights: Rights) -> dict[str, object]:
     }
 
 
-def _checked(session: Session, rights: Rights) -> Rights:
+def checked_rights(session: Session, rights: Rights) -> Rights:
     """Return the rights to store; an administrator has all rights and names no apps.
 
     Raises:

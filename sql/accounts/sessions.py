@@ -10,9 +10,19 @@ from warren.sql.models import SignIn, User
 
 
 def add(
-    session: Session, user: User, token_hash: str, *, now_ms: int, origin: str, agent: str
+    session: Session,
+    user: User,
+    token_hash: str,
+    *,
+    now_ms: int,
+    origin: str,
+    agent: str,
+    id_token: str | None = None,
 ) -> None:
-    """Add a session, with the user's present generation."""
+    """Add a session, with the user's present generation.
+
+    `id_token` is that of a single sign-on, as it is stored; None = it is none.
+    """
     session.add(
         SignIn(
             token_hash=token_hash,
@@ -22,6 +32,8 @@ def add(
             seen_at=now_ms,
             address=origin[:64],
             agent=agent[:255],
+            is_sso=int(id_token is not None),
+            id_token=id_token,
         )
     )
     session.flush()
@@ -48,6 +60,12 @@ def touch(session: Session, sign_in_id: int, *, now_ms: int) -> None:
     """Record that a session was used."""
     statement = update(SignIn).where(SignIn.id == sign_in_id, SignIn.seen_at < now_ms)
     modify(session, statement.values(seen_at=now_ms))
+
+
+def id_token(session: Session, sign_in_id: int) -> str | None:
+    """Return the ID token of a session by single sign-on, as it is stored; None if it is none."""
+    statement = select(SignIn.id_token).where(SignIn.id == sign_in_id)
+    return session.execute(statement).scalar_one_or_none()
 
 
 def of_user(session: Session, user: User) -> Sequence[SignIn]:

@@ -33,6 +33,7 @@ class Owner(NamedTuple):
     permission: str | None
     may_edit_glue: int
     is_disabled: int
+    tokens_until: int | None
 
 
 #: Built once, because each API call executes it.

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from warren.sql.batch import insert_or_ignore, modify
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.models import SignIn, User
+from warren.sql.models import Identity, SignIn, User
 from warren.sql.rows import contains, fetch, query
 
 #: The prefix of a program's stored password: no one can sign in with it.
@@ -99,8 +99,9 @@ def find(session: Session, name: str) -> User:
 
 
 def may_sign_in(user: User) -> bool:
-    """Return whether a user is neither disabled nor a program."""
-    return not user.is_disabled and not user.password.startswith(NO_SIGN_IN)
+    """Return whether a user may sign in with a password: not disabled, a program, or linked."""
+    has_password = user.sso_until is None and not user.password.startswith(NO_SIGN_IN)
+    return has_password and not user.is_disabled
 
 
 def set_password(user: User, password_hash: str) -> None:
@@ -114,6 +115,11 @@ def set_rights(user: User, rights: Rights) -> None:
     """Set a locked user's rights, and end all sessions."""
     _assign(user, rights)
     user.generation += 1
+
+
+def set_access(user: User, *, sso_until: int | None, tokens_until: int | None) -> None:
+    """Set until when a locked user's sessions by single sign-on and tokens hold; None = local."""
+    user.sso_until, user.tokens_until = sso_until, tokens_until
 
 
 def set_disabled(user: User, *, is_disabled: bool) -> None:
@@ -147,9 +153,14 @@ def listing(session: Session) -> Sequence[User]:
     return session.execute(select(User).order_by(User.name)).scalars().all()
 
 
+def stored_apps(rights: Rights) -> str | None:
+    """Return the apps in their stored form."""
+    return ",".join(map(str, rights.app_ids)) or None
+
+
 def _assign(user: User, rights: Rights) -> None:
     user.role = rights.role
-    user.permission = ",".join(map(str, rights.app_ids)) or None
+    user.permission = stored_apps(rights)
     user.may_edit_glue = int(rights.may_edit_glue)
 
 
@@ -214,7 +225,7 @@ def by_id(session: Session, user_id: int) -> User:
 
 
 def lock_administrators(session: Session) -> list[str]:
-    """Lock all administrators; return the names of those who may sign in.
+    """Lock all administrators; return the names of those who may sign in with a password.
 
     Until the transaction ends, no one else can change who is an administrator.
     """
@@ -223,9 +234,29 @@ def lock_administrators(session: Session) -> list[str]:
     return [user.name for user in locked if may_sign_in(user)]
 
 
+def has_other_administrator(session: Session, user_id: int) -> bool:
+    """Return whether another administrator can sign in, by a password or at the provider."""
+    administrators = select(User).where(
+        User.role == int(Role.ADMINISTRATOR), User.is_disabled == 0, User.id != user_id
+    )
+    others = session.execute(administrators).scalars()
+    return any(may_sign_in(user) or (user.sso_until or 0) > 0 for user in others)
+
+
+def free_name(session: Session, wanted: str) -> str:
+    """Return a name that nobody has, ignoring case: the wanted one, or that with a number."""
+    taken = {known.casefold() for known in session.execute(select(User.name)).scalars()}
+    name, number = wanted, 1
+    while name.casefold() in taken:
+        number += 1
+        name = f"{wanted[:44]}-{number}"
+    return name
+
+
 def remove(session: Session, user: User) -> None:
-    """Delete a locked user and all their sessions."""
+    """Delete a locked user, all their sessions and their identity."""
     modify(session, delete(SignIn).where(SignIn.user_id == user.id))
+    modify(session, delete(Identity).where(Identity.user_id == user.id))
     session.delete(user)
     session.flush()
 

@@ -320,6 +320,9 @@ class User(Model):
     theme: Mapped[str | None] = mapped_column(String(16))
     #: Grows with each change of password, rights or state; sessions of earlier ones are invalid.
     generation: Mapped[int] = mapped_column(Integer, default=0)
+    #: Until when sessions by single sign-on and tokens hold; NULL = the user has no identity.
+    sso_until: Mapped[int | None] = mapped_column(BigInteger)
+    tokens_until: Mapped[int | None] = mapped_column(BigInteger)
 
 
 class SignIn(Model):
@@ -340,6 +343,55 @@ class SignIn(Model):
     seen_at: Mapped[int] = mapped_column(BigInteger)
     address: Mapped[str] = mapped_column(String(64))
     agent: Mapped[str] = mapped_column(String(255))
+    #: Whether it came by single sign-on; then, encrypted, the ID token, which its end tells.
+    is_sso: Mapped[int] = mapped_column(SmallInteger, default=0, server_default="0")
+    id_token: Mapped[str | None] = mapped_column(LONG_TEXT, deferred=True)
+
+
+class Identity(Model):
+    """Who a user is at the provider of single sign-on: an issuer and its name for the person.
+
+    `key_hash` is of both, because databases compare texts loosely. `group_names` is a JSON array of
+    the groups that were last read, the refresh token is encrypted, and `fault` says why groups
+    could not be read last.
+    """
+
+    __tablename__ = "warren_identity"
+    __table_args__ = (
+        UniqueConstraint("key_hash", name="i_identity_key"),
+        UniqueConstraint("user_id", name="i_identity_user"),
+        Index("i_identity_due", "next_read_at"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    key_hash: Mapped[str] = mapped_column(String(64))
+    user_id: Mapped[int] = mapped_column(Integer)
+    issuer: Mapped[str] = mapped_column(String(255))
+    subject: Mapped[str] = mapped_column(String(255))
+    linked_at: Mapped[int] = mapped_column(BigInteger)
+    linked_by: Mapped[str] = mapped_column(String(64))
+    signed_in_at: Mapped[int | None] = mapped_column(BigInteger)
+    read_at: Mapped[int | None] = mapped_column(BigInteger)
+    #: When to read the groups again; while a process does, when another one may.
+    next_read_at: Mapped[int] = mapped_column(BigInteger, default=0)
+    group_names: Mapped[str | None] = mapped_column(LONG_TEXT)
+    refresh_token: Mapped[str | None] = mapped_column(LONG_TEXT)
+    fault: Mapped[str | None] = mapped_column(String(255))
+
+
+class GroupRule(Model):
+    """What the members of one group of the provider may do, in the form of a `User`'s rights."""
+
+    __tablename__ = "warren_group_rule"
+    __table_args__ = (UniqueConstraint("key_hash", name="i_group_rule_key"), TABLE_OPTIONS)
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    key_hash: Mapped[str] = mapped_column(String(64))
+    group_name: Mapped[str] = mapped_column(String(255))
+    role: Mapped[int] = mapped_column(SmallInteger)
+    permission: Mapped[str | None] = mapped_column(Text)
+    may_edit_glue: Mapped[int] = mapped_column(SmallInteger)
 
 
 class SignInLimit(Model):

@@ -53,6 +53,9 @@ HOMES = {
     "waitress": ["admin_web"],
     "prometheus_client": ["admin_web"],
     "argon2": ["scheduler.commands.passwords"],
+    "authlib": ["admin_web.access.openid_connect"],
+    "joserfc": ["admin_web.access.openid_connect"],
+    "cryptography": ["admin_web.access.openid_connect"],
 }
 
 #: Where what a row says of its schedule may be written out; all others ask the kind's class.

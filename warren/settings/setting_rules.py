@@ -11,6 +11,7 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from warren.broker.destinations import Destinations
 from warren.broker.messages import ScriptLanguage
+from warren.broker.transport import is_loopback
 from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens
@@ -27,10 +28,15 @@ from warren.sql.dialects.url_forms import (
 )
 
 SECRET_LENGTH = 32
+MAX_LINE = 200
 TOKEN_LENGTH = 16
 MEMORY_BROKER = "memory://"
 #: The handlers of `warren.executor.builtin`: a module each.
 BUILTIN_HANDLERS = ("http", "command")
+#: Where a console serves the way back from a provider of single sign-on.
+CALLBACK_PATH = "/sso/callback"
+#: Stands for all users where names are listed.
+EVERYBODY = "all"
 _ZONE_FOLDERS = "/zoneinfo/"
 
 
@@ -203,6 +209,74 @@ def check_console_url(url: str) -> str:
     if not re.fullmatch(r"[\w./~-]*", parts.path, re.ASCII):
         raise ValueError("its path has other characters than letters, digits and . _ ~ -")
     return url.rstrip("/")
+
+
+def check_issuer(url: str) -> str:
+    """Return the URL of an OpenID provider, exactly as its tokens name it."""
+    parts = _https(url)
+    if parts.username or parts.query or parts.fragment:
+        raise ValueError("it has more than a host and a path")
+    return url
+
+
+def check_redirect_url(url: str) -> str:
+    """Return the URL to which a provider sends browsers back."""
+    parts = _https(url)
+    if parts.username or parts.query or parts.fragment:
+        raise ValueError("it has more than a host and a path")
+    if not parts.path.endswith(CALLBACK_PATH):
+        raise ValueError(f"the console serves {CALLBACK_PATH}")
+    return url
+
+
+def _https(url: str) -> SplitResult:
+    """Return the parts of an https URL, or of an http URL of this machine."""
+    parts = _split(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError("this is not one")
+    if parts.scheme == "http" and not is_loopback(parts.hostname):
+        raise ValueError("http is only for this machine: others could read what passes")
+    return parts
+
+
+def check_client_id(text: str) -> str:
+    if not re.fullmatch(r"[\x21-\x7e]{1,255}", text):
+        raise ValueError("it has other characters than visible ASCII, or over 255")
+    return text
+
+
+def check_scopes(scopes: str) -> str:
+    """Return the scopes to ask a provider for, separated by single spaces."""
+    listed = scopes.split()
+    if "openid" not in listed:
+        raise ValueError("openid is missing")
+    for scope in listed:
+        if not re.fullmatch(r"[\x21\x23-\x5b\x5d-\x7e]+", scope):
+            raise ValueError(f"{scope[:100]!r} is not one")
+    return " ".join(listed)
+
+
+def check_claim(name: str) -> str:
+    if not name.strip() or len(name) > MAX_LINE or not name.isprintable():
+        raise ValueError("this is not one")
+    return name
+
+
+def check_contact(text: str) -> str:
+    if not text.strip() or len(text) > MAX_LINE or not text.isprintable():
+        raise ValueError
+    return text.strip()
+
+
+def check_local_sign_in(names: str) -> str:
+    """Return `all`, or comma-separated names of users, without spaces."""
+    listed = [name.strip() for name in names.split(",") if name.strip()]
+    if not listed:
+        raise ValueError("it names nobody")
+    for name in listed:
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
+            raise ValueError(f"{name[:100]!r} is no user's name")
+    return ",".join(listed)
 
 
 def check_heartbeat_url(url: str) -> str:

@@ -36,13 +36,17 @@ from warren.settings.secret_files import (
     read_secret_files,
 )
 from warren.settings.setting_rules import (
+    CALLBACK_PATH,
     check_access_key,
     check_alarm_secret,
     check_api_token,
     check_broker_url,
     check_builtin,
+    check_claim,
+    check_client_id,
     check_code_version,
     check_console_url,
+    check_contact,
     check_database_url,
     check_destinations,
     check_emails,
@@ -51,14 +55,18 @@ from warren.settings.setting_rules import (
     check_glue,
     check_heartbeat_url,
     check_hooks,
+    check_issuer,
     check_job_limits,
+    check_local_sign_in,
     check_log_reserve,
     check_log_spool,
     check_log_store,
     check_log_store_endpoint,
     check_management_url,
     check_metrics_token,
+    check_redirect_url,
     check_region,
+    check_scopes,
     check_secret,
     check_smtp_url,
     check_timezone,
@@ -369,6 +377,30 @@ class Settings:
         text(check_metrics_token), "at least 16 characters", secret=True
     )
     metrics_jobs: int = setting(whole(0, 100_000), "an integer from 0 to 100000", 1_000)
+    oidc_issuer: str | None = setting(
+        text(check_issuer), "the https URL of the provider, such as https://login.example.com"
+    )
+    oidc_client_id: str | None = setting(text(check_client_id), "what the provider calls Warren")
+    oidc_client_secret: str | None = setting(
+        text(some_text), "the secret that the provider has given to Warren", secret=True
+    )
+    oidc_redirect_url: str | None = setting(
+        text(check_redirect_url), f"the console's https URL with {CALLBACK_PATH} at its end"
+    )
+    #: None = openid profile email, and offline_access if the provider offers it.
+    oidc_scopes: str | None = setting(
+        text(check_scopes), "words separated by spaces, among them openid"
+    )
+    oidc_groups_claim: str = setting(
+        text(check_claim), "the name of a claim, such as groups or realm_access.roles", "groups"
+    )
+    oidc_token_hours: float = setting(
+        number(0, 720, above=True), "hours, above 0 and up to 720", 12
+    )
+    oidc_contact: str | None = setting(text(check_contact), "a line of up to 200 characters")
+    local_sign_in: str = setting(
+        text(check_local_sign_in), "all, or names of users separated by commas", "all"
+    )
     gateway_tokens: str | None = setting(
         text(check_gateway_tokens), "lines like `app: token` or `app: token key`", secret=True
     )

@@ -7,6 +7,7 @@ from warren.log_store import make_stored_logs
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.settings.settings import Settings
+from warren.wiring.sso import local_names, make_sso
 from warren.wiring.web import WebParts, http_url, read_flow_text, write_flow_text
 
 #: Pooled connections of a console; half as many more are opened when needed.
@@ -38,6 +39,8 @@ def make_console(parts: WebParts, port: int) -> Console:
         console_url=settings.console_url or "",
         metrics_token=settings.metrics_token or "",
         metrics_jobs=settings.metrics_jobs,
+        sso=make_sso(settings, parts.secret, parts.clock.now_ms),
+        local_names=local_names(settings),
     )
     return Console(services, parts.clock, zone, port=port)
 

@@ -32,6 +32,7 @@ from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.schema import version
+from warren.wiring.sso import make_sso
 
 #: Pooled connections of an API, one for two threads; half as many more are opened when needed.
 API_POOL = API_THREADS // 2
@@ -122,6 +123,7 @@ def make_api(parts: WebParts, port: int) -> Api:
         trusted_proxies=settings.trusted_proxies,
         stored_logs=make_stored_logs(settings),
         run_ids=RunIds(parts.database),
+        sso=make_sso(settings, parts.secret, parts.clock.now_ms),
         job_files=JobFiles(read=read_upload, check=check_upload, write=job_file),
         limits=ApiLimits(
             requests=rate,

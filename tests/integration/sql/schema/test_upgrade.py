@@ -9,7 +9,7 @@ from tests.support import first_schema
 from tests.support.schemas import differences
 from warren.sql.engine import Database
 from warren.sql.errors import SchemaMismatch
-from warren.sql.models import BoardEvent, JobState, Model
+from warren.sql.models import BoardEvent, JobState, Model, SignIn, User
 from warren.sql.schema import migration, version
 
 
@@ -85,4 +85,44 @@ def test_events_of_the_board_stay_without_an_error(database: Database) -> None:
 
     [kept] = database.read(lambda session: session.scalars(select(BoardEvent)).all())
     assert (kept.subject, kept.runs, kept.error_key) == ("refused", 5, None)
+    assert database.read(differences) == []
+
+
+def test_users_and_sessions_stay_local(database: Database) -> None:
+    first_schema.make(database, "0007_0.2.0")
+    rows = {
+        "xxl_job_user": {
+            "id": 7,
+            "username": "olga",
+            "password": "hash",
+            "role": 0,
+            "permission": "3",
+            "may_edit_glue": 1,
+            "must_change_password": 0,
+            "is_disabled": 0,
+            "generation": 5,
+        },
+        "warren_session": {
+            "id": 8,
+            "token_hash": "hash",
+            "user_id": 7,
+            "generation": 5,
+            "created_at": 1,
+            "seen_at": 2,
+            "address": "127.0.0.1",
+            "agent": "browser",
+        },
+    }
+    for table, row in rows.items():
+        values = ", ".join(repr(value) for value in row.values())
+        statement = f"INSERT INTO {table} ({', '.join(row)}) VALUES ({values})"
+        database.write(lambda session, it=statement: session.connection().exec_driver_sql(it))  # type: ignore[misc]
+
+    migration.upgrade(database)
+
+    [user] = database.read(lambda session: session.scalars(select(User)).all())
+    [sign_in] = database.read(lambda session: session.scalars(select(SignIn)).all())
+    assert (user.name, user.permission, user.generation) == ("olga", "3", 5)
+    assert (user.sso_until, user.tokens_until) == (None, None)
+    assert (sign_in.seen_at, sign_in.is_sso) == (2, 0)
     assert database.read(differences) == []

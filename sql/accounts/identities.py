@@ -1,0 +1,137 @@
+"""Who users are at the provider of single sign-on, and when their groups are read again."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import delete, exists, or_, select, update
+from sqlalchemy.orm import Session
+
+from warren.sql.batch import modify
+from warren.sql.models import ApiToken, Identity, SignIn, User
+from warren.sql.rows import fetch, query
+
+#: The most characters of an issuer, and of what it calls a person.
+MAX_LENGTH = 255
+
+
+class LinkedUser(NamedTuple):
+    """A user with an identity."""
+
+    identity: Identity
+    user: User
+
+
+class DueIdentity(NamedTuple):
+    """An identity whose groups are to be read, with the refresh token as it is stored.
+
+    `signed_in_at` tells whether the person has signed in anew in the meantime.
+    """
+
+    id: int
+    key_hash: str
+    subject: str
+    refresh_token: str
+    signed_in_at: int
+
+
+def key_of(issuer: str, subject: str) -> str:
+    """Return the unique key of an identity."""
+    return hashlib.sha256(json.dumps([issuer, subject]).encode()).hexdigest()
+
+
+def find(session: Session, issuer: str, subject: str) -> Identity | None:
+    statement = select(Identity).where(Identity.key_hash == key_of(issuer, subject))
+    return session.execute(statement).scalar_one_or_none()
+
+
+def of_user(session: Session, user_id: int) -> Identity | None:
+    statement = select(Identity).where(Identity.user_id == user_id)
+    return session.execute(statement).scalar_one_or_none()
+
+
+def all_linked(session: Session) -> Sequence[LinkedUser]:
+    """Return all identities with their users, by the user's name."""
+    statement = (
+        query(LinkedUser, Identity, identity=Identity, user=User)
+        .join(User, User.id == Identity.user_id)
+        .order_by(User.name)
+    )
+    return fetch(session, LinkedUser, statement)
+
+
+def add(
+    session: Session, user_id: int, issuer: str, subject: str, *, now_ms: int, by: str
+) -> Identity:
+    identity = Identity(
+        key_hash=key_of(issuer, subject),
+        user_id=user_id,
+        issuer=issuer,
+        subject=subject,
+        linked_at=now_ms,
+        linked_by=by,
+    )
+    session.add(identity)
+    session.flush()
+    return identity
+
+
+def remove(session: Session, user_id: int) -> None:
+    """Delete the identity of a user, if there is one."""
+    modify(session, delete(Identity).where(Identity.user_id == user_id))
+
+
+def groups_of(identity: Identity) -> tuple[str, ...] | None:
+    """Return the groups that were last read; None = none were ever read."""
+    return None if identity.group_names is None else tuple(json.loads(identity.group_names))
+
+
+def set_groups(identity: Identity, groups: Sequence[str], *, read_at: int) -> None:
+    identity.group_names = json.dumps(list(groups))
+    identity.read_at, identity.fault = read_at, None
+
+
+def due(
+    session: Session, *, now_ms: int, seen_since_ms: int, made_since_ms: int, limit: int
+) -> list[DueIdentity]:
+    """Return identities to read again: of users with a session by single sign-on, or a token."""
+    session_lives = exists().where(
+        SignIn.user_id == User.id,
+        SignIn.generation == User.generation,
+        SignIn.is_sso == 1,
+        SignIn.seen_at >= seen_since_ms,
+        SignIn.created_at >= made_since_ms,
+    )
+    token_lives = exists().where(
+        ApiToken.user_id == User.id, ApiToken.revoked_at.is_(None), ApiToken.expires_at > now_ms
+    )
+    statement = (
+        query(DueIdentity, Identity)
+        .join(User, User.id == Identity.user_id)
+        .where(
+            Identity.next_read_at <= now_ms,
+            Identity.refresh_token.is_not(None),
+            User.is_disabled == 0,
+            or_(session_lives, token_lives),
+        )
+        .order_by(Identity.next_read_at)
+        .limit(limit)
+    )
+    return fetch(session, DueIdentity, statement)
+
+
+def claim(session: Session, identity_id: int, *, now_ms: int, until_ms: int) -> bool:
+    """Let this process alone read an identity's groups until then; return False if another does."""
+    statement = update(Identity).where(Identity.id == identity_id, Identity.next_read_at <= now_ms)
+    return modify(session, statement.values(next_read_at=until_ms)) == 1
+
+
+def lock_read(session: Session, read: DueIdentity) -> Identity | None:
+    """Lock and return an identity; None if it has changed since it was claimed."""
+    statement = select(Identity).where(
+        Identity.id == read.id,
+        Identity.refresh_token == read.refresh_token,
+        Identity.signed_in_at == read.signed_in_at,
+    )
+    return session.execute(statement.with_for_update()).scalar_one_or_none()
