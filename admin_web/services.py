@@ -245,6 +245,7 @@ class ApiServices(WebServices):
         job_files: the reader and writer of job files.
         limits: of this process.
         version: of Warren.
+        console_url: where people reach the console; empty = the API does not know.
         on_progress: told how many runs have been cleared so far.
 
     """
@@ -253,4 +254,5 @@ class ApiServices(WebServices):
     job_files: JobFiles
     limits: ApiLimits = field(default_factory=ApiLimits)
     version: str = ""
+    console_url: str = ""
     on_progress: Callable[[int], None] = lambda _count: None

@@ -537,6 +537,10 @@ class Code(Sentence):
     JOB_OF_OWNER = (
         "expected jobs of apps that both %(name)s and the token have access to, got: %(got)r"
     )
+    NO_LOGIN = (
+        "this login of the command line was decided already, or its time is up",
+        ProblemKind.UNKNOWN,
+    )
     NO_TOKEN = "no token with id %(id)s", ProblemKind.UNKNOWN
     NO_TOKEN_NAMED = "no token named %(name)r", ProblemKind.UNKNOWN
     NO_RIGHT = "%(who)s is not allowed to do this", ProblemKind.FORBIDDEN

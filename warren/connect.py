@@ -6,15 +6,16 @@ A command calls a client, and prints what it returns; it does not know which of 
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from warren import __version__
 from warren.client import ApiError, Client
 from warren.client.answers import placed
+from warren.client.exchange import Exchange, Request, Response
 from warren.errors import CommandError, SettingsError, WarrenError
-from warren.resources.accounts import WhoAmI
+from warren.resources.accounts import LoginAnswer, LoginAsked, LoginProof, LoginWish, WhoAmI
 from warren.settings.login import Login, stored_login
 from warren.settings.settings import DATABASE_FILE, PREFIX, Settings
 
@@ -102,6 +103,54 @@ def who_am_i(api: Login) -> WhoAmI:
         except msgspec.ValidationError as error:
             words = f"{api.url}: expected Warren's API there, got another answer"
             raise CommandError(words) from error
+
+
+def ask_for_login(url: str, wish: LoginWish) -> LoginAsked:
+    """Tell an API that a command wants a token of the user in front of it.
+
+    Raises:
+        CommandError: the API refused, did not answer, or is none of Warren's.
+
+    """
+    return _posted(url, "/logins", wish, LoginAsked)
+
+
+def login_answer(url: str, proof: LoginProof) -> LoginAnswer:
+    """Return what has become of a login.
+
+    Raises:
+        CommandError: its time is up, or the API did not answer.
+
+    """
+    return _posted(url, "/logins/token", proof, LoginAnswer)
+
+
+def end_token(api: Login) -> str:
+    """Revoke the token of a login; return why it may still be valid, empty if it is not."""
+    try:
+        with Client(api.url, api.token) as client:
+            client.complete(_sent(Request(method="DELETE", path="/whoami/token")))
+    except ApiError as error:
+        return "" if error.status == _UNAUTHORIZED else words_of(error, api)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+Answer = TypeVar("Answer")
+
+
+def _posted(url: str, path: str, body: msgspec.Struct, answer: type[Answer]) -> Answer:
+    """Return an answer to somebody who has no token yet."""
+    request = Request(method="POST", path=path, body=msgspec.json.encode(body))
+    with _client_of(Login(url, "")) as client:
+        response = client.complete(_sent(request))
+        return response.value(answer)
+
+
+def _sent(request: Request) -> Exchange[Response]:
+    response: Response = yield request
+    return response
 
 
 @contextmanager

@@ -151,7 +151,9 @@ class _Server:
             return self._resumed(held, view)
         call = self._admission.admit(view.endpoint)
         if call is None:
-            return _written(view.view(None, **names), view)
+            if view.endpoint.body is None:
+                return _written(view.view(None, **names), view)
+            call = _unknown_caller()
         _read(call, view)
         if not view.endpoint.is_heavy:
             return self._held_or_written(call, view.view(call, **names), view)
@@ -170,6 +172,12 @@ class _Server:
     def _resumed(self, held: HeldRequest, view: Mounted) -> Response:
         reply = self._polling.answer(held, lambda: self._admission.admit_again(view.endpoint))
         return Response() if reply is None else _written(reply, view)
+
+
+def _unknown_caller() -> Call:
+    """Return the call of somebody without a token, who has no right at all."""
+    actor = Actor(who="", origin=request.remote_addr or "", rights=frozenset())
+    return Call(actor=actor, user_id=0, token_name="", owner="", scopes=frozenset())
 
 
 def _read(call: Call, view: Mounted) -> None:

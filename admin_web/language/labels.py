@@ -245,6 +245,8 @@ ACTION = {
     "glue.save": lazy_gettext("saved script"),
     "token.add": lazy_gettext("created token"),
     "token.revoke": lazy_gettext("revoked token"),
+    "login.allow": lazy_gettext("allowed warren login"),
+    "login.refuse": lazy_gettext("refused warren login"),
     "session.open": lazy_gettext("signed in"),
     "session.refuse": lazy_gettext("sign-in failed"),
     "session.forge": lazy_gettext("forged cookie rejected"),
@@ -265,6 +267,7 @@ OBJECT = {
     "identity": lazy_gettext("identity"),
     "rules": lazy_gettext("rules for groups"),
     "token": lazy_gettext("token"),
+    "login": lazy_gettext("command line"),
     "session": lazy_gettext("sign-in"),
 }
 

@@ -10,6 +10,7 @@ from warren.admin_web.pages.broadcasts import BroadcastPages
 from warren.admin_web.pages.bulk import BulkJobPages, BulkRunPages, BulkWork, job_parts
 from warren.admin_web.pages.calendars import CalendarPages
 from warren.admin_web.pages.clearing import ClearingPages
+from warren.admin_web.pages.command_logins import CommandLoginPages
 from warren.admin_web.pages.dashboard import DashboardPages
 from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
 from warren.admin_web.pages.find import FindPages
@@ -45,6 +46,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         JobActions(services, job_work),
         JobEditPages(services),
         AccountPages(services, sign_ins),
+        CommandLoginPages(services),
         RunPages(services),
         RunErrorPages(services),
         BroadcastPages(services),

@@ -24,6 +24,7 @@ from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
 from warren.resources.job_files import JOB_FILE_BYTES
 from warren.scheduler.commands.command_context import KEY_MS
+from warren.scheduler.commands.command_logins import CommandLogins
 from warren.scheduler.membership.self_health import ClusterZone
 from warren.scheduler.rounds.loop import Loop, Role
 from warren.sql.accounts import idempotency
@@ -110,6 +111,7 @@ class WebProcess:
         self._server = server
         self.port = server.port
         self._sign_ins = SignIns(services.database, services.now_ms)
+        self._logins = CommandLogins(services.database, services.now_ms)
         self._cleaned_at = float("-inf")
         self._loops = [Loop(Role("web housekeeping", self._round, longest_seconds=ROUND_SECONDS))]
         if services.sso is not None:
@@ -138,6 +140,7 @@ class WebProcess:
         self._beat()
         if time.monotonic() - self._cleaned_at > CLEANING_SECONDS:
             self._sign_ins.clean()
+            self._logins.clean()
             before_ms = self._services.now_ms() - KEY_MS
             while self._services.database.write(
                 lambda session: idempotency.clean(session, before_ms=before_ms)

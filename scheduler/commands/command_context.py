@@ -73,6 +73,8 @@ class Action(StrEnum):
     GLUE_SAVE = "glue.save"
     TOKEN_ADD = "token.add"  # noqa: S105 - the name of an action
     TOKEN_REVOKE = "token.revoke"  # noqa: S105 - as above
+    LOGIN_ALLOW = "login.allow"
+    LOGIN_REFUSE = "login.refuse"
     SESSION_OPEN = "session.open"
     SESSION_REFUSE = "session.refuse"
     SESSION_FORGE = "session.forge"

@@ -95,25 +95,30 @@ class TokenCommands:
                 than its owner may do.
 
         """
-        _check(spec)
         text = new_token()
-
-        def unit(session: Session) -> None:
-            owner = session.get(User, spec.owner_id, with_for_update=True)
-            if owner is None:
-                raise Problem(Code.NO_USER, "owner", id=spec.owner_id)
-            self._demand_right_to(owner)
-            if tokens.is_named(session, spec.name):
-                raise Problem(Code.TOKEN_NAME_TAKEN, "name", name=spec.name)
-            now_ms = self._context.now_ms()
-            token = _row(spec, hash_of(text), now_ms, self._context.actor.who)
-            _refuse_more_than_owners(token, owner, spec)
-            self._refuse_foreign(session, token, owner, spec)
-            tokens.add(session, token)
-            self._note(session, Action.TOKEN_ADD, token, now_ms, after=_record(token, owner))
-
-        self._context.write(Right.ACCOUNT, unit)
+        self._context.write(Right.ACCOUNT, lambda session: self.add_in(session, spec, text))
         return text
+
+    def add_in(self, session: Session, spec: TokenSpec, text: str) -> None:
+        """Create a token with this text, as `add` does, in a transaction that does more.
+
+        Raises:
+            Problem: as for `add`.
+
+        """
+        _check(spec)
+        owner = session.get(User, spec.owner_id, with_for_update=True)
+        if owner is None:
+            raise Problem(Code.NO_USER, "owner", id=spec.owner_id)
+        self._demand_right_to(owner)
+        if tokens.is_named(session, spec.name):
+            raise Problem(Code.TOKEN_NAME_TAKEN, "name", name=spec.name)
+        now_ms = self._context.now_ms()
+        token = _row(spec, hash_of(text), now_ms, self._context.actor.who)
+        _refuse_more_than_owners(token, owner, spec)
+        self._refuse_foreign(session, token, owner, spec)
+        tokens.add(session, token)
+        self._note(session, Action.TOKEN_ADD, token, now_ms, after=_record(token, owner))
 
     def revoke(self, token_id: int) -> bool:
         """Revoke a token, from the next request on; return False if it was already revoked.
@@ -135,6 +140,17 @@ class TokenCommands:
             return True
 
         return self._context.write(Right.ACCOUNT, unit)
+
+    def revoke_itself(self, name: str) -> None:
+        """Revoke the token of this name, which is the one that asks."""
+
+        def unit(session: Session) -> None:
+            token = tokens.by_name(session, name)
+            now_ms = self._context.now_ms()
+            if token and tokens.revoke(token, now_ms=now_ms, by=self._context.actor.who):
+                self._note(session, Action.TOKEN_REVOKE, token, now_ms)
+
+        self._context.write(Right.ANYONE, unit)
 
     def _demand_right_to(self, owner: User | None) -> None:
         who = self._context.actor.who

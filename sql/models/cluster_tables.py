@@ -248,6 +248,40 @@ class ApiToken(Model):
     revoked_by: Mapped[str | None] = mapped_column(String(64))
 
 
+class CommandLogin(Model):
+    """A command's wish for a token of its own, until a user has decided and the command has it.
+
+    `key_hash` is that of the code that the user types, or of the link that the command opens; with
+    a link, `port` is where the command waits on 127.0.0.1 for the user's browser to bring a code.
+    """
+
+    __tablename__ = "warren_command_login"
+    __table_args__ = (
+        UniqueConstraint("key_hash", name="i_command_login_key"),
+        UniqueConstraint("challenge", name="i_command_login_challenge"),
+        Index("i_command_login_until", "until_at"),
+        TABLE_OPTIONS,
+    )
+
+    id: Mapped[int] = mapped_column(AUTO_ID, primary_key=True)
+    key_hash: Mapped[str] = mapped_column(String(64))
+    challenge: Mapped[str] = mapped_column(String(64))
+    machine: Mapped[str] = mapped_column(String(64))
+    address: Mapped[str] = mapped_column(String(64))
+    days: Mapped[int] = mapped_column(Integer)
+    port: Mapped[int | None] = mapped_column(Integer)
+    state: Mapped[str] = mapped_column(String(64), default="")
+    until_at: Mapped[int] = mapped_column(BigInteger)
+    #: WAITING, ALLOWED or REFUSED.
+    decision: Mapped[str] = mapped_column(String(16), default="WAITING")
+    #: Who typed the code or decided, and that user's generation then.
+    user_id: Mapped[int | None] = mapped_column(Integer)
+    generation: Mapped[int | None] = mapped_column(Integer)
+    scopes: Mapped[str] = mapped_column(String(128), default="")
+    #: The hash of what the browser brings.
+    code_hash: Mapped[str | None] = mapped_column(String(64))
+
+
 class IdempotencyKey(Model):
     """A key that a program sent with a trigger, and the run that was planned for it."""
 

@@ -9,9 +9,9 @@ from warren.command_options import examples, takes_settings
 from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.settings import Settings, cluster_keys, needed_secret, needed_services
-from warren.wiring.console import CONSOLE_POOL, console_url, make_console
+from warren.wiring.console import CONSOLE_POOL, make_console
 from warren.wiring.processes import Signals, connect_broker, log_thread_failures
-from warren.wiring.web import API_POOL, WebParts, api_url, make_api, web_parts
+from warren.wiring.web import API_POOL, WebParts, api_url, console_url, make_api, web_parts
 
 _WAIT_SECONDS = 60.0
 

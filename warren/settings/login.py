@@ -12,10 +12,11 @@ from warren.settings.settings import config_folder
 
 
 class Login(NamedTuple):
-    """An API's URL, and a token for it."""
+    """An API's URL, and a token for it; `is_own`: the login made it, so the logout ends it."""
 
     url: str
     token: str
+    is_own: bool = False
 
 
 def login_file() -> Path:

@@ -10,6 +10,7 @@ installed beside handlers, and must not force a version of pydantic on them.
 import difflib
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
@@ -628,6 +629,17 @@ def config_folder() -> Path:
     """Return the folder of the user's configuration files (the XDG base directories)."""
     named = os.environ.get("XDG_CONFIG_HOME", "")
     return Path(named) if named.startswith("/") else Path.home() / ".config"
+
+
+def has_browser() -> bool:
+    """Return whether a browser can be opened where the user sees it."""
+    if os.environ.get("BROWSER"):
+        return True
+    if os.environ.get("SSH_CONNECTION"):
+        return False
+    if sys.platform == "darwin":
+        return True
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
 
 
 def colour_is_unwanted() -> bool:

@@ -36,13 +36,14 @@ from warren.sql.instants import DAY_MS
 from warren.sql.listings import recent, run_messages
 from warren.terminal.output import Screen, coloured, visible
 from warren.terminal.run_lines import job_name
-from warren.wiring.console import CONSOLE_POOL, console_url, make_console
+from warren.wiring.console import CONSOLE_POOL, make_console
 from warren.wiring.executor import make_log_cleaner, make_run_logs, make_slots
 from warren.wiring.one_process import OneProcess
 from warren.wiring.processes import Signals
 from warren.wiring.web import (
     API_POOL,
     api_url,
+    console_url,
     make_api,
 )
 
@@ -163,7 +164,7 @@ class WebSite:
         # A console on any free port means that the API may have any, too.
         is_any = settings.port == 0 and not is_fixed
         api = on_free_port(
-            lambda port: make_api(parts, port),
+            lambda port: make_api(parts, port, self.address),
             host=settings.api_host,
             port=0 if is_any else settings.api_port,
             is_fixed=is_fixed or is_any,

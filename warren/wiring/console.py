@@ -6,9 +6,8 @@ from warren.jobfile.export import job_file
 from warren.log_store import make_stored_logs
 from warren.route_plugins import route_names
 from warren.scheduler.membership.self_health import ClusterZone
-from warren.settings.settings import Settings
 from warren.wiring.sso import local_names, make_sso
-from warren.wiring.web import WebParts, http_url, read_flow_text, write_flow_text
+from warren.wiring.web import WebParts, read_flow_text, write_flow_text
 
 #: Pooled connections of a console; half as many more are opened when needed.
 CONSOLE_POOL = 8
@@ -43,8 +42,3 @@ def make_console(parts: WebParts, port: int) -> Console:
         local_names=local_names(settings),
     )
     return Console(services, parts.clock, zone, port=port)
-
-
-def console_url(settings: Settings, port: int) -> str:
-    """Return the console's URL for people."""
-    return settings.console_url or http_url(settings.host, port)

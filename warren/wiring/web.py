@@ -104,8 +104,10 @@ def web_parts(
         yield WebParts(settings=settings, database=database, clock=clock, link=link, secret=secret)
 
 
-def make_api(parts: WebParts, port: int) -> Api:
+def make_api(parts: WebParts, port: int, console: str = "") -> Api:
     """Return an API that listens and is not started yet; port 0 = any free one.
+
+    `console` is where people reach the console, if that is known better than by the settings.
 
     Raises:
         OSError: it cannot listen there.
@@ -132,8 +134,15 @@ def make_api(parts: WebParts, port: int) -> Api:
             triggers_at_once=triggers * _TRIGGER_BURST,
         ),
         version=__version__,
+        console_url=console or console_url(settings, settings.port),
     )
     return Api(services, parts.clock, zone, host=settings.api_host, port=port)
+
+
+def console_url(settings: Settings, port: int) -> str:
+    """Return the console's URL for people; empty if it is on any port."""
+    own = http_url(settings.host, port) if port else ""
+    return settings.console_url or own
 
 
 def api_url(settings: Settings, port: int) -> str:

@@ -14,6 +14,7 @@ from warren.admin_web.api.endpoints.cluster import ClusterEndpoints, MetaEndpoin
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints
 from warren.admin_web.api.endpoints.jobs import JobEndpoints, JobSwitchEndpoints
 from warren.admin_web.api.endpoints.limits import LimitEndpoints
+from warren.admin_web.api.endpoints.logins import LoginEndpoints
 from warren.admin_web.api.endpoints.runs import RunEndpoints, TriggerEndpoints
 from warren.admin_web.services import ApiServices
 
@@ -22,6 +23,7 @@ def groups(services: ApiServices) -> list[Group]:
     """Return every group."""
     return [
         MetaEndpoints(services),
+        LoginEndpoints(services),
         AppEndpoints(services),
         JobEndpoints(services),
         JobSwitchEndpoints(services),

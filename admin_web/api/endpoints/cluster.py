@@ -207,6 +207,11 @@ class MetaEndpoints:
         scopes = sorted(scope.value for scope in call.scopes if call.may(scope))
         return WhoAmI(token=call.token_name, owner=call.owner, scopes=scopes, apps=apps, jobs=jobs)
 
+    @endpoint("DELETE", "/whoami/token", OpenAccess.ANY_TOKEN, None, status=204)
+    def revoke(self, call: Call) -> None:
+        """Revoke the token of this request."""
+        self._services.commands(call.actor).tokens.revoke_itself(call.token_name)
+
 
 def _described() -> dict[str, Any]:
     return document(current_app.extensions["warren_views"])

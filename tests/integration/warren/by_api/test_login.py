@@ -1,5 +1,6 @@
 """`warren login`: kept for its owner alone, and what wins over it."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.integration.warren.by_api.conftest import SETTINGS, Desk
+from tests.support.ports import free_port
 from warren.cli import root
 from warren.scheduler.commands.token_text import new_token
 
@@ -81,3 +83,32 @@ def test_a_file_that_others_can_read_is_not_used(
     refused = login("jobs", "list")
 
     assert "expected nobody else to be able to read the token in it" in str(refused.exception)
+
+
+def test_a_token_has_an_end_of_its_own(login: Callable[..., Any], desk: Desk) -> None:
+    refused = login("login", desk.env["WARREN_API_URL"], "--by", "token", "--days", "3")
+
+    assert refused.exit_code == 2
+    assert "--days is for --by browser and --by code" in refused.output
+
+
+def test_an_api_that_knows_no_console_is_told(login: Callable[..., Any], desk: Desk) -> None:
+    refused = login("login", desk.env["WARREN_API_URL"], "--by", "code")
+
+    assert refused.exit_code == 1
+    assert str(refused.exception).endswith("set WARREN_CONSOLE_URL for it")
+
+
+def test_a_login_that_cannot_be_ended_at_its_api_is_told(
+    login: Callable[..., Any], folder: Path
+) -> None:
+    file = folder / ".config/warren/login.json"
+    file.parent.mkdir(parents=True)
+    file.write_text(json.dumps([f"http://127.0.0.1:{free_port()}", TOKEN, True]))
+    file.chmod(0o600)
+
+    done = login("logout")
+
+    assert done.exit_code == 0
+    assert "may still be valid: no answer from" in done.stderr
+    assert not file.exists()

@@ -69,12 +69,14 @@ def test_what_changes_anything_is_shut_to_every_other_scope(
     for program in programs.values():
         program.get("/whoami")
     before = snapshot(database)
+    changes = [one for one in views(api) if one.endpoint.method != "GET"]
+    open_ones = {one.name for one in changes if isinstance(one.endpoint.access, OpenAccess)}
 
-    for one in views(api):
-        if one.endpoint.method == "GET":
-            continue
+    # A login is how a command gets its token, which may end itself.
+    assert open_ones == {"logins.ask", "logins.give", "meta.revoke"}
+    for one in changes:
         for scope, program in programs.items():
-            if one.endpoint.access != scope:
+            if one.endpoint.access != scope and one.name not in open_ones:
                 answer = call(program, one, VALUES | made.ids)
                 assert answer.status_code == 403, (one.name, scope, answer.text)
 
