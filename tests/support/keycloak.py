@@ -89,18 +89,30 @@ class Keycloak:
         self._service.end()
         shutil.rmtree(self._home, ignore_errors=True)
 
+    def join(self, name: str, group: str) -> None:
+        """Put a user into a group."""
+        self._admin("PUT", self._membership(name, group))
+
     def leave(self, name: str, group: str) -> None:
         """Take a user out of a group."""
-        [user] = self._admin("GET", f"/users?username={name}&exact=true")
-        groups = self._admin("GET", f"/users/{user['id']}/groups")
-        [known] = [each for each in groups if each["name"] == group]
-        self._admin("DELETE", f"/users/{user['id']}/groups/{known['id']}")
+        self._admin("DELETE", self._membership(name, group))
 
     def sessions(self, name: str) -> list[Any]:
         """Return a user's sessions there."""
-        [user] = self._admin("GET", f"/users?username={name}&exact=true")
-        found: list[Any] = self._admin("GET", f"/users/{user['id']}/sessions")
+        found: list[Any] = self._admin("GET", f"{self._user(name)}/sessions")
         return found
+
+    def end_sessions(self, name: str) -> None:
+        """End a user's sessions there, as an administrator can."""
+        self._admin("POST", f"{self._user(name)}/logout")
+
+    def _user(self, name: str) -> str:
+        [user] = self._admin("GET", f"/users?username={name}&exact=true")
+        return f"/users/{user['id']}"
+
+    def _membership(self, name: str, group: str) -> str:
+        [known] = self._admin("GET", f"/groups?search={group}&exact=true")
+        return f"{self._user(name)}/groups/{known['id']}"
 
     def _answers(self) -> bool:
         assert self._service is not None

@@ -36,13 +36,14 @@ class SsoConsole:
     provider: OidcProvider
     client: dict[str, Any] = field(default_factory=dict)
     services: dict[str, Any] = field(default_factory=dict)
+    url: str = "http://localhost"
 
     def __post_init__(self) -> None:
         told = {
             "issuer": self.provider.issuer,
             "client_id": CLIENT_ID,
             "client_secret": CLIENT_SECRET,
-            "redirect_url": CALLBACK,
+            "redirect_url": f"{self.url}/sso/callback",
         }
         keys = [derived_key(SECRET.encode(), "sso/tokens")]
         self.connection = OpenIDConnect(
@@ -55,7 +56,7 @@ class SsoConsole:
             provider=self.connection,
             tokens_ms=12 * HOUR_MS,
             contact="the platform team",
-            signed_out_url="http://localhost/login",
+            signed_out_url=f"{self.url}/login",
         )
         self.app: Flask = make_app(self.database, self.clock, sso=self.sso, **self.services)
         self.reader = GroupReader(self.sso, self.database, self.clock.now_ms)
