@@ -6,7 +6,7 @@ from warren.sql.dialects.supported import AUTO_ID, TABLE_OPTIONS
 from warren.sql.migrations.steps import create_index, create_table
 
 revision = "0009_0.2.0"
-down_revision = "0007_0.2.0"
+down_revision = "0008_0.2.0"
 
 
 def upgrade() -> None:
