@@ -285,6 +285,15 @@ class Planned(msgspec.Struct, kw_only=True, frozen=True):
     run_ids: list[int]
 
 
+class Reruns(Planned, kw_only=True, frozen=True):
+    """The runs that were planned; of a dry run, those that would be repeated.
+
+    `left_out` says how many of the runs that a filter found are not repeated, by reason.
+    """
+
+    left_out: dict[str, int] = {}  # older APIs do not say it
+
+
 class BatchAnswer(Planned, kw_only=True, frozen=True):
     """The runs that were planned, in the order of the request.
 
@@ -437,11 +446,20 @@ class RerunBody(msgspec.Struct, kw_only=True):
 class RerunsBody(RerunBody, kw_only=True):
     """Which runs to repeat, all or none, and how.
 
+    They are `run_ids`, or the ended runs that match the filter, as when listing runs; without
+    `status`, unresolved failures. What cannot be repeated is left out of a filter's runs.
     With `newest`, of the runs of each job only those of its newest due time among them.
     """
 
-    run_ids: Annotated[list[Id], msgspec.Meta(min_length=1, max_length=MAX_RERUNS)]
+    run_ids: Annotated[list[Id], msgspec.Meta(max_length=MAX_RERUNS)] = []
+    app: Word | None = None
+    job: JobWord | None = None
+    status: list[Status] = []
+    unresolved: bool = False
+    since: InstantText | None = None
+    until: InstantText | None = None
     newest: bool = False
+    dry_run: bool = False
 
 
 class ClearBody(msgspec.Struct, kw_only=True):
@@ -613,20 +631,28 @@ def rerun(
 
 @operation("POST", "/runs:rerun", Scope.TRIGGER, status=202, body=RerunsBody, headers=KEY_HEADER)
 def rerun_all(
-    run_ids: Sequence[int],
+    run_ids: Sequence[int] = (),
     *,
+    app: str | None = None,
+    job: str | None = None,
+    status: Sequence[str] = (),
+    unresolved: bool = False,
+    since: datetime | str | None = None,
+    until: datetime | str | None = None,
     current: bool = False,
     children: bool | None = True,
     failed: bool = False,
     from_node: str | None = None,
     only_node: str | None = None,
     newest: bool = False,
+    dry_run: bool = False,
     key: str | None = None,
-) -> Planned:
+) -> Reruns:
     """Run several runs again, each for its due time; all of them, or none.
 
-    Of the attempts of one shard of a due time, the newest is repeated; with `newest`, also of the
-    due times of each job.
+    They are named, or found by a filter: without `status`, unresolved failures. Of the attempts of
+    one shard of a due time, the newest is repeated; with `newest`, also of the due times of each
+    job. A dry run only says which.
     """
 
 

@@ -70,8 +70,10 @@ def sent_key() -> str:
 
 
 def ticked_ids() -> Sequence[int]:
-    """Return the ticked ids without duplicates."""
-    sent = request.values.getlist("id")[:MAX_TICKED]
+    """Return the ticked ids without duplicates; abort with 400 if no page could have as many."""
+    sent = request.values.getlist("id")
+    if len(sent) > MAX_TICKED:
+        abort(400)
     ids = (read_id(text) for text in sent)
     return list(dict.fromkeys(id_ for id_ in ids if id_ is not None))
 

@@ -19,7 +19,14 @@ from warren.scheduler.actor import Right
 from warren.scheduler.commands import reruns
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.job_commands import JobCommands
-from warren.scheduler.commands.reruns import Counts, Outcome, Part, Shard, outcome_of
+from warren.scheduler.commands.reruns import (
+    Counts,
+    Outcome,
+    Part,
+    RerunOptions,
+    Shard,
+    outcome_of,
+)
 from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
@@ -98,6 +105,25 @@ class BulkRunCommands:
         known = self._known_runs(session, run_ids)
         left_out = {run.id for run in known} - {run.id for run in reruns.of_newest_times(known)}
         return [run_id for run_id in run_ids if run_id not in left_out]
+
+    def repeatable(
+        self, session: Session, run_ids: Sequence[int], options: RerunOptions
+    ) -> tuple[list[int], Counts]:
+        """Return which of the runs can be repeated, and how many cannot, by reason."""
+        runs = self._known_runs(session, run_ids)
+        if options.newest:
+            runs = reruns.of_newest_times(runs)
+        known = reruns.Known.read(session, runs)
+        chosen = reruns.newest_chosen(session, runs).values()
+        found: list[int] = []
+        left_out: Counts = Counter({Outcome.REPEATED: len(runs) - len(chosen)})
+        for run in chosen:
+            outcome = outcome_of(run, known)
+            if outcome is Outcome.DONE or (outcome is Outcome.VERSION_GONE and options.current):
+                found.append(run.id)
+            else:
+                left_out[outcome] += 1
+        return found, +left_out
 
     def again(self, run_ids: Sequence[int], once: FormKey) -> Iterator[Part]:
         """Repeat runs, each for its due time, with its param and its version of the script.

@@ -12,9 +12,9 @@ from warren.command_line.log_files import print_file
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect, way_of
 from warren.resources.instant import END_OF_TIME, Instant, to_builtins
-from warren.resources.runs import MAX_RERUNS
+from warren.resources.runs import MAX_RERUNS, Planned, Reruns
 from warren.settings.settings import Settings
-from warren.sql.run_status import FAILURES, RunStatus
+from warren.sql.run_status import FAILURES, FINAL, RunStatus
 from warren.terminal.output import (
     end_progress,
     print_facts,
@@ -246,50 +246,115 @@ def _print_log(client: Client, run_id: int) -> None:
         "warren runs rerun 4711 --failed",
         "warren runs rerun 4711 --from load",
         "warren runs rerun 4711 4712 4713 --newest",
+        "warren runs rerun --unresolved --app billing --since 2h --newest",
     )
 )
-@_run_ids
+@click.argument("run_ids", metavar="[ID...]", type=click.IntRange(1, _LARGEST_ID), nargs=-1)
+@click.option("--app", help="Without IDs: runs of this app.")
+@click.option("--job", help="Without IDs: runs of this job: NAME, or APP/NAME.")
+@click.option(
+    "--status",
+    type=click.Choice(sorted(FINAL), case_sensitive=False),
+    help="Without IDs: runs that ended so. By default, unresolved failures.",
+)
+@click.option("--unresolved", is_flag=True, help="Without IDs: unresolved failures.")
+@click.option("--since", metavar="T", help="Without IDs: due since T: ISO 8601, or 10m, 2h, 1d.")
 @click.option("--current", is_flag=True, help="With the job's handler, param and script of now.")
 @click.option("--failed", is_flag=True, help="Of a flow: what failed, and what runs after it.")
 @click.option("--from", "from_node", metavar="NODE", default="", help="From this node on.")
 @click.option("--only", "only_node", metavar="NODE", default="", help="This node alone.")
 @click.option("--newest", is_flag=True, help="Of each job, only the newest due time.")
 @click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")
-@click.option("--yes", is_flag=True, help="Start children again that ran for the due time.")
+@click.option("--dry-run", is_flag=True, help="Only say which runs would be repeated.")
+@click.option(
+    "--yes",
+    is_flag=True,
+    help="Do not ask. Children that ran for the due time are started again.",
+)
 @as_json
-@takes_settings("database_url")
+@takes_settings("database_url", "timezone")
 def rerun(
     settings: Settings,
     *,
     run_ids: tuple[int, ...],
+    since: str | None,
+    newest: bool,
     no_children: bool,
+    dry_run: bool,
     yes: bool,
     as_json: bool,
     **wanted: Any,
-) -> None:
+) -> int:
     """Repeat runs for their due times, with their params and versions of the script.
 
-    All of them are repeated, or none. Shards of one due time run together again. Of a flow, the
-    nodes that do not run again are kept with their results.
+    They are the runs with these IDs, or those that match the filter and can be repeated: these are
+    listed first. All of them are repeated, or none. Shards of one due time run together again. Of
+    a flow, the nodes that do not run again are kept with their results.
     """
     if no_children and yes:
         raise click.UsageError("expected --no-children or --yes, got both")
+    filters = {name: wanted.pop(name) for name in ("app", "job", "status", "unresolved")}
+    is_filter = since is not None or any(filters.values())
+    if bool(run_ids) == is_filter:
+        raise click.UsageError(
+            f"expected IDs or a filter, got {'both' if is_filter else 'neither'}"
+        )
     children = False if no_children else True if yes else None
-    ids = _distinct(run_ids)
     with connect(settings) as client:
-        try:
-            planned = client.rerun_all(ids, children=children, **wanted)
-        except ApiError as error:
-            question = _question(error)
-            if question is None:
-                raise
-            if not sys.stdin.isatty():
-                words = "add --yes to run them again, or --no-children"
-                raise click.UsageError(f"{question}; {words}") from error
-            click.confirm(f"{visible(question)}. Run them again?", abort=True, err=True)
-            planned = client.rerun_all(ids, children=True, **wanted)
+        ids = _distinct(run_ids)
+        if is_filter or dry_run:
+            asked = _rerun_filter(client, settings, since=since, **filters) if is_filter else {}
+            found = client.rerun_all(ids, newest=newest, dry_run=True, **asked, **wanted)
+            _print_found(found, as_json=as_json and dry_run)
+            if dry_run or not found.run_ids:
+                return 0
+            if not yes and not click.confirm("Repeat them?", default=False, err=True):
+                return 1
+            ids = found.run_ids
+        planned = _repeat(client, ids, children=children, newest=newest, **wanted)
     for run_id in planned.run_ids:
         print_planned(run_id, as_json=as_json)
+    return 0
+
+
+def _rerun_filter(
+    client: Client, settings: Settings, *, since: str | None, **filters: Any
+) -> dict[str, Any]:
+    job, status = filters["job"], filters["status"]
+    return filters | {
+        "since": _since(client, settings, since),
+        "job": None if job is None else str(client.find_job(job)),
+        "status": [status.upper()] if status else [],
+    }
+
+
+def _repeat(
+    client: Client, run_ids: Sequence[int], *, children: bool | None, **wanted: Any
+) -> Planned:
+    """Repeat runs; ask if children have already run for their due times."""
+    try:
+        return client.rerun_all(run_ids, children=children, **wanted)
+    except ApiError as error:
+        question = _question(error)
+        if question is None:
+            raise
+        if not sys.stdin.isatty():
+            words = "add --yes to run them again, or --no-children"
+            raise click.UsageError(f"{question}; {words}") from error
+        click.confirm(f"{visible(question)}. Run them again?", abort=True, err=True)
+        return client.rerun_all(run_ids, children=True, **wanted)
+
+
+def _print_found(found: Reruns, *, as_json: bool) -> None:
+    """Say which runs would be repeated, and how many would not, and why."""
+    if as_json:
+        print_struct(found)
+        return
+    for run_id in found.run_ids:
+        print(run_id, file=sys.stderr)
+    left_out = ", ".join(f"{number} {reason}" for reason, number in sorted(found.left_out.items()))
+    words = f"to repeat: {len(found.run_ids)}" + (f"; left out: {left_out}" if left_out else "")
+    print(words, file=sys.stderr)
 
 
 def _question(error: ApiError) -> str | None:

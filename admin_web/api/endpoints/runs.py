@@ -1,6 +1,8 @@
 """Triggers, moves and cancels, repeats, lists, awaits and kills runs, and reads their logs."""
 
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +21,7 @@ from warren.admin_web.api.paging import (
     place_of,
     query_day,
 )
-from warren.admin_web.api.problem_answers import at_parameter, at_pointer
+from warren.admin_web.api.problem_answers import Refusal, at_parameter, at_pointer
 from warren.admin_web.api.run_answers import (
     HeldRuns,
     RunLogAnswers,
@@ -36,6 +38,7 @@ from warren.admin_web.run_logs import log_source
 from warren.admin_web.services import ApiServices
 from warren.resources import runs as operations
 from warren.resources.runs import (
+    MAX_RERUNS,
     MAX_TRIGGERS,
     BatchAnswer,
     Cleared,
@@ -43,14 +46,14 @@ from warren.resources.runs import (
     LogAnswer,
     LogQuery,
     NodesAnswer,
-    Planned,
     RerunBody,
+    Reruns,
     RunsQuery,
     TickAnswer,
     TickEnd,
     TriggerBody,
 )
-from warren.scheduler.commands.reruns import RerunOptions
+from warren.scheduler.commands.reruns import Outcome, RerunOptions
 from warren.scheduler.commands.triggers import Trigger, Triggered, When
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.scheduler.views import flow_view
@@ -62,11 +65,11 @@ from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import along_jobs
 from warren.sql.listings.run_search import RunSearch
-from warren.sql.run_status import FAILURES, FINAL, Kind, RunStatus
+from warren.sql.run_status import FAILURES, FINAL, OPEN, Kind, RunStatus
 from warren.sql.runs.run_rows import DetailedRun
 
-#: Lines of one answer at most.
-LINES = 1_000
+#: The most runs that a filter of runs to repeat may match, and that are looked at for it.
+MAX_MATCHING, MAX_LOOKED_AT = 10_000, 50_000
 
 
 def _asked_again(body: RerunBody) -> list[object]:
@@ -103,7 +106,7 @@ class RunEndpoints:
         wanted = RunSearch(
             app_ids=asked_app_ids(self._services, call, call.query.app),
             job_id=self._job_id(call),
-            statuses=_statuses(query),
+            statuses=_statuses(query.status, unresolved=query.unresolved, at=at_parameter),
             unresolved=query.unresolved,
             outside_flows=query.outside_flows,
             flow_run_id=query.flow_run_id,
@@ -188,12 +191,73 @@ class RunEndpoints:
     @serves(operations.rerun_all)
     def rerun_all(self, call: Call) -> Reply:
         body = call.body
+        options = replace(_options(body), newest=body.newest)
+        run_ids, left_out = self._to_repeat(call, options)
+        if body.dry_run:
+            return Reply(value=Reruns(run_ids=run_ids, left_out=left_out))
         more = ["newest"] if body.newest else []
         once = idempotent([body.run_ids, *_asked_again(body), *more], call)
-        runs = self._services.commands(call.actor).runs
-        options = replace(_options(body), newest=body.newest)
-        planned, is_new = runs.rerun(body.run_ids, options, once=once)
-        return Reply(value=Planned(run_ids=planned), headers=_replayed(is_new))
+        planned, is_new = self._services.commands(call.actor).runs.rerun(
+            run_ids, options, once=once
+        )
+        return Reply(value=Reruns(run_ids=planned, left_out=left_out), headers=_replayed(is_new))
+
+    def _to_repeat(self, call: Call, options: RerunOptions) -> tuple[list[int], dict[str, int]]:
+        """Return the runs to repeat, and how many that were found are left out, by reason."""
+        body = call.body
+        asked = (body.app, body.job, body.since, body.until)
+        has_filter = any(each is not None for each in asked) or body.status or body.unresolved
+        if bool(body.run_ids) == bool(has_filter):
+            got = "both" if has_filter else "neither"
+            raise at_pointer("/run_ids", f"expected run_ids or a filter, got: {got}")
+        if body.run_ids and not body.dry_run:
+            return body.run_ids, {}
+        if "Idempotency-Key" in request.headers:
+            # A filter would not find the same runs again: these are open then.
+            words = "expected run_ids with a key, such as those that a dry run answers"
+            raise at_parameter("Idempotency-Key", words)
+        wanted = self._rerun_filter(call) if has_filter else None
+        commands = self._services.commands(call.actor).bulk_runs
+
+        def read(session: Session) -> tuple[list[int], Counter[Outcome]]:
+            run_ids: Sequence[int] = body.run_ids
+            if wanted is not None:
+                most, looked_at = MAX_MATCHING, MAX_LOOKED_AT
+                swept = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
+                if not swept.is_all:
+                    words = "too many runs to look at; narrow them by since and until"
+                    raise at_pointer("", words)
+                run_ids = swept.run_ids
+            return commands.repeatable(session, run_ids, options)
+
+        found, left_out = self._services.database.read(read)
+        if len(found) > MAX_RERUNS:
+            words = f"expected a filter that finds up to {MAX_RERUNS} runs, got: {len(found)}"
+            raise at_pointer("", f"{words}; narrow it by since and until")
+        if not found and not body.dry_run:
+            raise at_pointer("", "no run that can be repeated matches")
+        return found, {outcome.value: number for outcome, number in left_out.items()}
+
+    def _rerun_filter(self, call: Call) -> RunSearch:
+        """Return which runs a filter of runs to repeat finds."""
+        body = call.body
+        if running := sorted(OPEN.intersection(map(RunStatus, body.status))):
+            raise at_pointer("/status", f"expected states of ended runs, got: {running[0]}")
+        if body.job is None and call.actor.job_ids is not None:
+            raise at_pointer("/job", "expected a job: this token is limited to some jobs")
+        statuses = _statuses(
+            body.status,
+            unresolved=body.unresolved,
+            at=lambda name, why: at_pointer(f"/{name}", why),
+        )
+        return RunSearch(
+            app_ids=asked_app_ids(self._services, call, body.app),
+            job_id=None if body.job is None else self._named(call, body.job, body.app),
+            statuses=statuses or FAILURES,
+            unresolved=body.unresolved or not statuses,
+            since_ms=body_instant_ms("/since", body.since),
+            until_ms=body_instant_ms("/until", body.until),
+        )
 
     @serves(operations.clear_runs)
     def clear(self, call: Call) -> Cleared:
@@ -279,13 +343,15 @@ class RunEndpoints:
         return job_id_of(self._services, call, app, name)
 
 
-def _statuses(query: RunsQuery) -> frozenset[RunStatus]:
-    """Return the wanted states; of unresolved runs, only failures."""
-    asked = frozenset(map(RunStatus, query.status))
-    if not query.unresolved:
+def _statuses(
+    status: Iterable[str], *, unresolved: bool, at: Callable[[str, str], Refusal]
+) -> frozenset[RunStatus]:
+    """Return the wanted states; of unresolved runs, only failures. `at` makes a problem."""
+    asked = frozenset(map(RunStatus, status))
+    if not unresolved:
         return asked
     if asked - FAILURES:
-        raise at_parameter("status", f"expected one of {', '.join(sorted(FAILURES))}")
+        raise at("status", f"expected one of {', '.join(sorted(FAILURES))}")
     return asked or FAILURES
 
 

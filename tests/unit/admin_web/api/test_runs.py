@@ -165,6 +165,59 @@ class TestRerun:
         repeated = [admin.get(f"/runs/{each}").get_json() for each in planned.get_json()["run_ids"]]
         assert [run["rerun_of"] for run in repeated] == [failed[3], failed[1]]
 
+    def test_a_filter_finds_the_failures_to_repeat_and_counts_those_it_leaves_out(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        other = rows.job("other")
+        failed = [rows.run(job_id, clock.now - n * 1_000, status="FAILED") for n in (5, 4)]
+        failed += [rows.run(other, clock.now - 3_000, status="LOST")]
+        rows.run(other, clock.now - 2_000, status="SUCCEEDED")
+        gone = rows.run(999, clock.now - 1_000, status="FAILED")
+        asked = {"app": "reports", "since": "2020-01-01T00:00:00Z"}
+
+        ahead = admin.post("/runs:rerun", asked | {"dry_run": True}).get_json()
+        of_newest = admin.post("/runs:rerun", asked | {"newest": True, "dry_run": True}).get_json()
+        planned = admin.post("/runs:rerun", asked | {"job": "reports/nightly"})
+        rest = admin.post("/runs:rerun", asked | {"dry_run": True}).get_json()
+
+        assert ahead == {"run_ids": failed, "left_out": {"JOB_GONE": 1}}
+        assert of_newest["run_ids"] == failed[1:]
+        repeated = [admin.get(f"/runs/{each}").get_json() for each in planned.get_json()["run_ids"]]
+        assert [run["rerun_of"] for run in repeated] == failed[:2]
+        assert rest["run_ids"] == failed[2:]
+        assert gone not in ahead["run_ids"]
+
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ({}, "expected run_ids or a filter, got: neither"),
+            ({"run_ids": [1], "app": "reports"}, "expected run_ids or a filter, got: both"),
+            ({"status": ["RUNNING"]}, "expected states of ended runs, got: RUNNING"),
+            ({"unresolved": True, "status": ["SUCCEEDED"]}, "expected one of FAILED, LOST"),
+            ({"app": "reports"}, "no run that can be repeated matches"),
+            ({"app": "reports", "since": "yesterday"}, "since"),
+        ],
+    )
+    @pytest.mark.usefixtures("job_id")
+    def test_a_filter_that_says_nothing_is_refused(
+        self, admin: Program, body: dict[str, Any], why: str
+    ) -> None:
+        refused = admin.post("/runs:rerun", body)
+
+        assert refused.status_code == 422
+        assert why in refused.text
+
+    def test_a_filter_takes_no_key_since_it_would_find_other_runs(
+        self, admin: Program, rows: Rows, clock: Clock, job_id: int
+    ) -> None:
+        rows.run(job_id, clock.now, status="FAILED")
+        key = {"Idempotency-Key": "again-all"}
+
+        refused = admin.post("/runs:rerun", {"app": "reports"}, headers=key)
+
+        assert refused.status_code == 422
+        assert "expected run_ids with a key" in refused.text
+
     def test_children_that_ran_are_named_to_whoever_asks_about_them(
         self, admin: Program, rows: Rows, clock: Clock
     ) -> None:
