@@ -89,7 +89,7 @@ def update_each(
     says what is the same for all rows. Returns how many rows passed the guard, changed or not.
     """
     dialect = of(session)
-    condition = guard.sql(dialect.parameter)
+    condition = dialect.as_filter.format(guard.sql(dialect.parameter))
 
     def build(columns: Columns, count: int, key: Column[Any]) -> str:
         return dialect.update_rows(columns, count, key, rule) + condition
@@ -113,7 +113,7 @@ def update_alike(
     dialect, connection, mapped = of(session), session.connection(), model.__mapper__.columns
     columns = [mapped[attribute] for attribute in values]
     [bound] = _bound([values], columns, connection)
-    condition = guard.sql(dialect.parameter)
+    condition = dialect.as_filter.format(guard.sql(dialect.parameter))
     count = 0
     for chunk in chunks(ids):
         statement = dialect.update_alike(columns, chunk, mapped[key]) + condition

@@ -129,6 +129,8 @@ class Dialect(Protocol):
     is_embedded: bool
     #: The driver's placeholder of a value.
     parameter: str
+    #: How a condition is written that only filters rows which are found by something else.
+    as_filter: str
     #: SQL for its clock in epoch milliseconds, for 32 or more random characters, and for the
     #: `number` of the connected server.
     now_ms: str

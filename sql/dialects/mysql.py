@@ -111,6 +111,7 @@ class MySQL:
     url_form = url_forms.MYSQL
     is_embedded = url_form.is_embedded
     parameter = "%s"
+    as_filter = "{}"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"
     server_number = mysql_servers.NUMBER

@@ -10,12 +10,12 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from tests.support.crowd import JOBS, MAILS, RUNS, WEBHOOKS, counting_rows, crowd
 from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.sql_rows import NODE, NOW_MS, ended, routed, statements
 from warren.sql import pending
 from warren.sql.accounts import audit_log
 from warren.sql.alarms import alarms
-from warren.sql.alarms.alarms import MAIL, AlarmStatus
 from warren.sql.board import listing as board
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
@@ -54,22 +54,11 @@ from warren.sql.runs.purges import START, DuePosition
 from warren.sql.runs.successes import SentTo, Success
 from warren.sql.runs.tick_rows import JobRange
 from warren.sql.runs.ticks import Tick
-from warren.sql.schema import migration
 
 T = TypeVar("T")
 
-#: Runs by status: mostly over, as in a database that has worked for a while.
-RUNS = {
-    RunStatus.SUCCEEDED: 40_000,
-    RunStatus.FAILED: 2_000,
-    RunStatus.PLANNED: 3_000,
-    RunStatus.ROUTED: 200,
-    RunStatus.SENT: 400,
-    RunStatus.RUNNING: 400,
-}
 #: Who asks for all apps reads the first; the second says which were deleted.
 TABLES_OF_APPS = ("xxl_job_group", "warren_trail")
-JOBS = 20_000
 NEWEST_FAILURES = RunSelection(statuses=FAILURES, app_ids=None)
 MINE = range(1_000, 1_500)
 TICKS = [Tick(1 + i % 500, NOW_MS + i, 0) for i in MINE]
@@ -80,8 +69,6 @@ RETRIES = [
 #: Runs in flight, sent to one executor of the first app, by id.
 SENT_TO = SentTo(1, "exec-0", "boot")
 OPEN = range(45_300, 45_900, 100)
-#: Alarms that are ready to be sent.
-MAILS, WEBHOOKS = 3_000, 200
 #: In which a tenth of the runs came due.
 FOUR_SECONDS = (at(NOW_MS), at(NOW_MS + 4_000))
 
@@ -100,81 +87,12 @@ A_TICK: Any = SimpleNamespace(job_id=7, scheduled_at=NOW_MS, origin_id=0)
 
 
 @pytest.fixture(scope="module")
-def crowded(mariadb: PrivateMariaDB) -> Iterator[Database]:
+def crowded(mysql_server: PrivateMariaDB) -> Iterator[Database]:
     """Many jobs, of which few are due, and many runs, of which few are open."""
     if SERVER != "mariadbd":
         pytest.skip("reads MariaDB's plans, and fills its tables from MariaDB's sequences")
-    url = mariadb.create_database()
-    # On a machine that stands still for long, the server ends a connection in the middle of a read.
-    database = Database(url, retry_seconds=60)
-    migration.upgrade(database)
-    database.write(_fill)
-    yield database
-    database.close()
-    mariadb.drop_database(url.rpartition("/")[2])
-
-
-def _fill(session: Session) -> None:
-    session.execute(
-        text(
-            "INSERT INTO xxl_job_group (id, app_name, title, address_type)"
-            " SELECT seq, CONCAT('app-', seq), '', 0 FROM seq_1_to_5"
-        )
-    )
-    session.execute(
-        text(
-            "INSERT INTO xxl_job_info (id, job_group, job_desc, schedule_type, misfire_strategy,"
-            " late_limit, catch_up_within, catch_up_most, executor_route_strategy,"
-            " executor_block_strategy, executor_timeout,"
-            " executor_fail_retry_count, retry_delay, retry_backoff, retry_most, retry_jitter,"
-            " delivery, concurrency, scope, priority, max_waiting, process, run_date_days,"
-            " run_date_months, run_date_workdays, glue_type, trigger_status, trigger_last_time,"
-            " trigger_next_time)"
-            " SELECT seq, 1 + seq MOD 5, CONCAT('job-', seq), 'CRON', 'DO_NOTHING', 60, 86400,"
-            " 100, 'FIRST',"
-            " 'SERIAL_EXECUTION', 0, 0, 0, 'fixed', 0, 0, 'AT_MOST_ONCE', 1, 'executor', 'normal',"
-            " 0, '', 0, 0, 0, 'BEAN', 1, 0, :now + seq * 1000"
-            f" FROM seq_1_to_{JOBS}"
-        ),
-        {"now": NOW_MS},
-    )
-    first = 1
-    for status, count in RUNS.items():
-        _fill_runs(session, status, first, first + count - 1)
-        first += count
-    _fill_alarms(session, AlarmStatus.SENT, "json", 4_000)
-    _fill_alarms(session, AlarmStatus.READY, MAIL, MAILS)
-    _fill_alarms(session, AlarmStatus.READY, "slack", WEBHOOKS)
-    for table in ("xxl_job_info", "xxl_job_log", "warren_alarm"):
-        session.execute(text(f"ANALYZE TABLE {table} PERSISTENT FOR ALL"))
-
-
-def _fill_alarms(session: Session, status: AlarmStatus, channel: str, count: int) -> None:
-    session.execute(
-        text(
-            "INSERT INTO warren_alarm (subject_key, channel, target, target_hash, status, job_id,"
-            " app_id, run_id, content, created_at, next_try_at, tries)"
-            " SELECT CONCAT(:status, seq), :channel, '', '', :status, 1 + seq MOD 500, 1, seq, '',"
-            f" :now - seq, :now - seq, 0 FROM seq_1_to_{count}"
-        ),
-        {"status": status, "channel": channel, "now": NOW_MS},
-    )
-
-
-def _fill_runs(session: Session, status: RunStatus, first: int, last: int) -> None:
-    session.execute(
-        text(
-            "INSERT INTO xxl_job_log (id, job_group, job_id, executor_fail_retry_count,"
-            " trigger_code, handle_code, alarm_status, status, kind, scheduled_at, due_at,"
-            " origin_id, shard_index, shard_total, attempt, starts, redeliveries, executor_address,"
-            " boot_id, routed_by, routed_at, trigger_time, kill_requested_at)"
-            " SELECT seq, 1 + seq MOD 5, 1 + seq MOD 500, 0, 0, 0, 0, :status, 'CRON',"
-            " :now + seq, :now + seq, 0, 0, 1, 0, 0, 0, CONCAT('exec-', seq MOD 20), 'boot', :node,"
-            " :now, FROM_UNIXTIME((:now + seq) / 1000), IF(seq MOD 97 = 0, :now, NULL)"
-            f" FROM seq_{first}_to_{last}"
-        ),
-        {"status": status, "now": NOW_MS, "node": NODE},
-    )
+    with crowd(mysql_server) as database:
+        yield database
 
 
 def success(run_id: int) -> Success:
@@ -488,7 +406,7 @@ def with_changes(database: Database, work: Callable[[Session], T]) -> tuple[T, i
             text(
                 "INSERT INTO warren_history (job_id, changed_at, changed_by, watermark, enabled,"
                 " schedule_type, timezone, misfire_strategy, late_limit, anchor)"
-                " SELECT 1 + seq MOD 5000, 1, '', 0, 1, 'NONE', '', '', 60, 0 FROM seq_1_to_10000"
+                " SELECT 1 + seq % 5000, 1, '', 0, 1, 'NONE', '', '', 60, 0 FROM seq_1_to_10000"
             )
         )
         counted = counting_rows(session, work)
@@ -519,18 +437,6 @@ def test_an_audit_reads_runs_a_range_of_jobs_at_a_time(crowded: Database) -> Non
 def _doubled_and_broken(session: Session, jobs: JobRange) -> None:
     assert tick_rows.doubled(session, jobs, after_ms=0, until_ms=2**53) == []
     assert tick_rows.broken_shards(session, jobs, after_ms=0, until_ms=2**53) == []
-
-
-def counting_rows(session: Session, work: Callable[[Session], T]) -> tuple[T, int]:
-    """Return what the work gives, and how many rows the server read for it."""
-    before = _rows_read(session)
-    found = work(session)
-    return found, _rows_read(session) - before
-
-
-def _rows_read(session: Session) -> int:
-    status = session.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'"))
-    return sum(int(count) for _, count in status)
 
 
 @pytest.mark.parametrize("job_ids", [[7], range(1, 501)], ids=["one", "many"])

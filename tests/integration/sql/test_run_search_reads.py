@@ -1,16 +1,16 @@
-"""Whatever is asked about runs, MariaDB reads about a page of them, however many there are.
+"""Whatever is asked about runs, the database reads about a page of them, however many there are.
 
 Counted by the server itself: an execution plan tells an index, not where a limit ends the reading.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
-from tests.integration.sql.test_plans import RUNS, crowded  # noqa: F401 - a fixture
+from tests.support.crowd import RUNS, counting_rows, crowd
+from tests.support.mariadb import SERVER
 from tests.support.sql_rows import NOW_MS
 from warren.sql.engine import Database
 from warren.sql.jobs import job_names
@@ -23,6 +23,8 @@ LOOKED_AT = 500
 PAGE = 400
 #: Where a page ended within a second, the runs of that second before it are passed again.
 SECOND = 1_000
+#: PostgreSQL may join a page with all jobs that have runs, in the order of their ids.
+JOBS_WITH_RUNS = 500
 FEW_APPS = frozenset({1, 2, 3})
 SUCCEEDED = frozenset({RunStatus.SUCCEEDED})
 
@@ -52,28 +54,31 @@ SEARCHES = [
 ]
 
 
+@pytest.fixture(scope="module", params=["mysql_server", "postgresql"])
+def crowded(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """Many jobs, of which few are due, and many runs, of which few are open."""
+    if request.param == "mysql_server" and SERVER != "mariadbd":
+        pytest.skip("fills its tables from MariaDB's sequences")
+    with crowd(request.getfixturevalue(request.param)) as database:
+        yield database
+
+
 def reads(database: Database, work: Callable[[Session], Any]) -> tuple[int, Any]:
     """Return how many rows the server read, of tables and indexes, and what came of it."""
-
-    def unit(session: Session) -> tuple[int, Any]:
-        session.execute(text("FLUSH STATUS"))
-        found = work(session)
-        counts = session.execute(text("SHOW SESSION STATUS LIKE 'Handler_read_%'")).all()
-        # Those of a union's own temporary table are counted apart, as rnd.
-        return sum(int(row[1]) for row in counts if "rnd" not in row[0]), found
-
-    return database.read(unit)
+    found, rows = database.read(lambda session: counting_rows(session, work))
+    return rows, found
 
 
 @pytest.mark.parametrize(
     ("asked", "most"), [case[1:] for case in SEARCHES], ids=[case[0] for case in SEARCHES]
 )
 def test_each_page_reads_a_page(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
     asked: dict[str, Any],
     most: int,
 ) -> None:
     before = None
+    most += JOBS_WITH_RUNS if crowded.dialect.name == "postgresql" else 0
 
     for _ in range(3):
         wanted = RunSearch(before=before, looked_at=LOOKED_AT, **asked)
@@ -87,7 +92,7 @@ def test_each_page_reads_a_page(
 
 
 def test_a_sweep_ends_at_either_bound(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     failed, absent = RunSearch(statuses=FAILURES), RunSearch(kind="absent")
 
@@ -104,7 +109,7 @@ def test_a_sweep_ends_at_either_bound(
 
 
 def test_a_sweep_of_states_reads_each_run_about_once(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     failed = RunSearch(statuses=FAILURES)
 
@@ -117,7 +122,7 @@ def test_a_sweep_of_states_reads_each_run_about_once(
 
 
 def test_many_parts_are_asked_for_little_at_a_time(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     wanted = RunSearch(app_ids=frozenset(range(1, 300)), statuses=FAILURES)
 
@@ -128,7 +133,7 @@ def test_many_parts_are_asked_for_little_at_a_time(
 
 
 def test_a_run_and_what_belongs_to_it_are_read_by_keys(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     def work(session: Session) -> None:
         run = recent.run(session, 1_234)
@@ -141,7 +146,7 @@ def test_a_run_and_what_belongs_to_it_are_read_by_keys(
 
 
 def test_a_jobs_last_run_is_read_from_the_end_of_its_index(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     count, is_there = reads(crowded, lambda session: recent.has_runs(session, 7, None))
 
@@ -150,7 +155,7 @@ def test_a_jobs_last_run_is_read_from_the_end_of_its_index(
 
 
 def test_a_job_is_found_by_its_name_in_an_index(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     for name, app_ids in (("job-11", {2}), ("app-2/job-11", None), ("app-2/job-11", {2})):
         count, found = reads(
@@ -164,7 +169,7 @@ def test_a_job_is_found_by_its_name_in_an_index(
     "asked", [case[1] for case in SEARCHES], ids=[case[0] for case in SEARCHES]
 )
 def test_runs_are_counted_as_a_sweep_would_find_them(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
     asked: dict[str, Any],
 ) -> None:
     wanted, limits = RunSearch(**asked), {"most": 2_000, "looked_at": 100_000}
@@ -176,7 +181,7 @@ def test_runs_are_counted_as_a_sweep_would_find_them(
 
 
 def test_a_count_ends_at_either_bound(
-    crowded: Database,  # noqa: F811 - the fixture
+    crowded: Database,
 ) -> None:
     every, absent = RunSearch(), RunSearch(kind="absent")
 
