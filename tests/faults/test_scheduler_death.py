@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from sqlalchemy import select
 
 from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
 from tests.support.processes import identify, stop
 from warren.database_access import registrations
+from warren.scheduler.board.keeper import LEASE
+from warren.sql.board import job_states
+from warren.sql.models import Lease
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state
 from warren.sql.run_status import FINAL, RunStatus
@@ -101,6 +105,37 @@ def test_frozen_scheduler_holds_nothing_up_for_long_and_wakes_up_harmless(
     more = [survivors.trigger("load") for _ in range(5)]
     survivors.await_final(*run_ids, *more)
     assert {survivors.status(i) for i in [*run_ids, *more]} == {RunStatus.SUCCEEDED}
+
+
+@pytest.mark.release  # a lease lasts 15 s, and the test waits for it twice
+def test_another_scheduler_keeps_the_board_after_a_sigkill(survivors: Deployment) -> None:
+    doomed = survivors.scheduler()
+    survivors.await_schedulers(doomed)
+    node = json.loads(doomed.wait_for("scheduler_started"))["node"]
+    survivors.job("failing", handler="brief", param="no number")
+    with _frozen_beside(survivors, doomed):
+        eventually(lambda: _keeper(survivors) == node, every=0.1)
+        first = survivors.trigger("failing")
+        survivors.await_final(first)
+        doomed.send(signal.SIGKILL)
+        assert doomed.wait() == -signal.SIGKILL
+
+    second = survivors.trigger("failing")
+    survivors.await_final(second)
+
+    eventually(lambda: _failures(survivors, "failing") == 2, every=0.1)
+    assert _keeper(survivors) != node
+
+
+def _keeper(survivors: Deployment) -> str | None:
+    holder = select(Lease.holder).where(Lease.lock_name == LEASE)
+    return survivors.database.read(lambda session: session.execute(holder).scalar())
+
+
+def _failures(survivors: Deployment, job: str) -> int:
+    job_id = survivors.job_row(job).id
+    states = survivors.database.read(lambda session: job_states.rows(session, [job_id]))
+    return states[job_id]["failing_count"] if job_id in states else 0
 
 
 def _trigger_until(
