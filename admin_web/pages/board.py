@@ -24,7 +24,7 @@ from warren.admin_web.board_drawing import (
     pool,
     strip,
 )
-from warren.admin_web.cached_counts import CachedCounts
+from warren.admin_web.cached_counts import FRESH_SECONDS, CachedCounts
 from warren.admin_web.language.labels import reason_text
 from warren.admin_web.links import link_to
 from warren.admin_web.local_times import LocalTimes
@@ -217,7 +217,8 @@ class BoardPages:
         tab = request.args.get("tab", "trouble")
         tab = tab if tab in _TABS else "trouble"
         page = self._services.database.read(lambda session: self._read(session, known, tab))
-        return render_template("pages/board.html", board=page)
+        # What ended a second ago may not be taken in yet.
+        return render_template("pages/board.html", board=page, age=int(FRESH_SECONDS) + 1)
 
     @route("/board/icon.svg", Right.VIEW)
     def icon(self) -> Response:
