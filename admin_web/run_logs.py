@@ -24,6 +24,7 @@ from zoneinfo import ZoneInfo
 
 import structlog
 from flask import Response, get_template_attribute, jsonify, render_template, request
+from flask_babel import gettext
 from sqlalchemy.orm import Session
 
 from warren.admin_web.local_times import LocalTimes
@@ -42,7 +43,7 @@ from warren.sql.registry import presence
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs import stored_logs
 from warren.sql.runs.run_rows import DetailedRun
-from warren.sql.runs.stored_logs import LogRow
+from warren.sql.runs.stored_logs import LogRow, LogState
 
 log = structlog.get_logger()
 
@@ -485,6 +486,26 @@ class ComparedLog:
     is_kept: bool
 
 
+@dataclass(frozen=True, slots=True)
+class LogPlaceView:
+    """Where the log of a run that has ended is, in words, and why it is not in the store."""
+
+    words: str
+    fault: str = ""
+
+
+def log_place(session: Session, run: DetailedRun) -> LogPlaceView | None:
+    """Return where a log is, for an installation with a log store; None while its run is open."""
+    if run.status in OPEN:
+        return None
+    row = stored_logs.find(session, run.id, identity_of(run))
+    if row is not None and row.state == LogState.STORED:
+        return LogPlaceView(gettext("It is in the log store."))
+    if row is not None and row.state == LogState.DROPPED:
+        return LogPlaceView(gettext("It was not stored:"), row.fault or "")
+    return LogPlaceView(gettext("Only its executor has it so far."))
+
+
 class LogPages:
     """Shows logs of runs that the visitor may see."""
 
@@ -533,7 +554,7 @@ class LogPages:
         badge = get_template_attribute("macros/badge.html", "status")
         bar = get_template_attribute("macros/runs.html", "bar")
         return jsonify(
-            answer=part.status.value,
+            answer=_told(part.status),
             first=part.from_line,
             next=part.next_line,
             lines=[_for_script(line) for line in self._pieces_of(part)],
@@ -580,7 +601,7 @@ class LogPages:
             else LogMatches(status=ReadStatus.LINES, is_end=True)
         )
         return jsonify(
-            answer=log_matches.status.value,
+            answer=_told(log_matches.status),
             lines=log_matches.lines,
             looked_to=log_matches.to_line,
             is_end=log_matches.is_end,
@@ -626,6 +647,11 @@ class LogPages:
             return run, log_source(session, run, with_store=with_store)
 
         return self._services.database.read(read)
+
+
+def _told(status: ReadStatus) -> str:
+    """Return a status for scripts, which try again whoever does not answer."""
+    return (ReadStatus.SILENT if status is ReadStatus.STORE_AWAY else status).value
 
 
 def _stamps(run: DetailedRun, part: LogPart) -> list[int]:

@@ -40,6 +40,7 @@ class Executor(msgspec.Struct, kw_only=True, frozen=True):
 
     One that its app lists but that has never registered is `absent`. `missing` are the script
     languages whose interpreters it does not find. `blocked_by` says why it gets no new runs.
+    `unstored_logs` of finished runs wait for the log store; `log_fault` says why.
     """
 
     app: str
@@ -59,9 +60,11 @@ class Executor(msgspec.Struct, kw_only=True, frozen=True):
     handlers: list[str]
     languages: list[str]
     code_version: str
-    # older APIs do not say these two
+    # older APIs do not say these
     missing: list[str] = []
     handler_facts: list[Handler] = []
+    unstored_logs: int = 0
+    log_fault: str = ""
     blocked_by: list[Blocker]
 
     @property

@@ -88,6 +88,10 @@ class MetricsCollector(Collector):
             executors,
             HEALTH_ISSUE,
         )
+        if self._services.stored_logs is not None:
+            unstored = sum(one.unstored_logs for one in executors if one.is_online)
+            words = "Finished logs that wait at online executors to be stored."
+            yield _gauge("warren_unstored_logs", words, unstored)
         yield _by_state("warren_schedulers", "Schedulers by state.", schedulers)
         yield _by_ailment(
             "warren_schedulers_ailing",

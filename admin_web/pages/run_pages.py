@@ -28,7 +28,13 @@ from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.pages.board import mute_words
 from warren.admin_web.pages.glue import difference
-from warren.admin_web.run_logs import COMPARED_LINES, LogPages, LogReader
+from warren.admin_web.run_logs import (
+    COMPARED_LINES,
+    LogPages,
+    LogPlaceView,
+    LogReader,
+    log_place,
+)
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
@@ -224,7 +230,13 @@ class RunPages:
                 self._logs.in_zone(shown_text(whole_lines(run.log_tail or "")).split("\n"))
             ),
             job_url=_job_url(run),
+            log_place=self._log_place(run),
         )
+
+    def _log_place(self, run: DetailedRun) -> LogPlaceView | None:
+        if self._services.stored_logs is None:
+            return None
+        return self._services.database.read(lambda session: log_place(session, run))
 
     @route("/runs/<id:run_id>/kill", Right.OPERATE, methods=("POST",))
     def kill(self, run_id: int) -> AnyResponse:

@@ -1,9 +1,6 @@
 """A log store: what schedulers and consoles do with it, whatever kind it is.
 
 Its files have keys: app, day of the due time, and run with its identity. No two runs have the same.
-
-    LogStoreError
-      StoreUnavailable    it does not answer, or refuses us: what is in it is not known
 """
 
 import threading
@@ -15,12 +12,8 @@ from typing import Protocol
 from warren.broker.log_blocks import PackedLog
 
 
-class LogStoreError(Exception):
-    """The log store cannot be used."""
-
-
-class StoreUnavailable(LogStoreError):
-    """The log store does not answer, or refuses its user."""
+class StoreUnavailable(OSError):
+    """The log store does not answer, or refuses its user; what is in it is not known."""
 
 
 #: Kinds of stores, as executors are told.

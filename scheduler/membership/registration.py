@@ -40,10 +40,12 @@ class AppSettings:
 
 def registration(beat: Heartbeat, now_ms: int, account: str | None = None) -> presence.Beat:
     """Return the registry's record of a heartbeat, which this account of the broker sent."""
-    others = {
+    others: dict[str, Any] = {
         "ailments": beat.each_health_issue,
         "returns_seconds": beat.returns_seconds,
     }
+    if beat.unstored_logs or beat.log_fault:
+        others |= {"unstored_logs": beat.unstored_logs, "log_fault": beat.log_fault}
     load = msgspec.to_builtins(beat.load) | others
     return presence.Beat(
         kind=presence.EXECUTOR,

@@ -79,6 +79,9 @@ class ExecutorView(NamedTuple):
     languages: tuple[str, ...]
     code_version: str
     catalogue: Catalogue | None
+    #: How many finished logs wait to be stored, and why they are not.
+    unstored_logs: int = 0
+    log_fault: str = ""
 
     @property
     def key(self) -> str:
@@ -193,6 +196,8 @@ def executor_view(
         languages=catalogue.languages if catalogue else (),
         code_version=catalogue.code_version if catalogue else "",
         catalogue=catalogue,
+        unstored_logs=_number(load, "unstored_logs"),
+        log_fault=str(load.get("log_fault", "")),
     )
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from warren.broker.errors import BrokerError
+from warren.broker.log_folder import MARK, is_store, shared_folder
 from warren.command_options import examples, takes_settings
 from warren.connect import way_in_words, way_of, who_am_i
 from warren.errors import CommandError, WarrenError
@@ -32,17 +33,19 @@ from warren.wiring.processes import connect_broker
 
 FOUND_PROBLEMS = 1
 EXECUTOR, API, GATEWAY, COMMANDS = "executor", "api", "gateway", "commands"
+#: Checked only where one is set.
+LOG_STORE = "log store"
 
 #: The checks for each kind of process.
 NEEDED = {
-    "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server"),
+    "scheduler": ("settings", "database", "broker", "secret", "routes", "mail server", LOG_STORE),
     EXECUTOR: (
-        *("settings", "broker", "app secret", "log folder", "state folder", "job user"),
+        *("settings", "broker", "app secret", "log folder", "state folder", LOG_STORE, "job user"),
         "executor",
     ),
-    "console": ("settings", "database", "broker", "secret"),
-    API: ("settings", "database", "broker", "secret"),
-    GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder"),
+    "console": ("settings", "database", "broker", "secret", LOG_STORE),
+    API: ("settings", "database", "broker", "secret", LOG_STORE),
+    GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder", LOG_STORE),
     COMMANDS: ("settings", COMMANDS),
 }
 #: Kinds that may be installed without SQLAlchemy.
@@ -50,7 +53,7 @@ _WITHOUT_DATABASE = {EXECUTOR, GATEWAY, COMMANDS}
 #: The checks without `--for`.
 EVERYTHING = (
     *("settings", "database", "broker", "secret", "mail server", "routes"),
-    *("log folder", "state folder", "job user", COMMANDS),
+    *("log folder", "state folder", LOG_STORE, "job user", COMMANDS),
 )
 
 Checks = dict[str, Callable[[], str]]
@@ -119,6 +122,18 @@ def check_folder(path: Path) -> str:
     if not os.access(existing, os.W_OK | os.X_OK):
         raise PermissionError(f"{existing} is not writable")
     return f"{path} is writable"
+
+
+def check_log_folder(settings: Settings) -> str:
+    """Return whether an executor can store logs in the shared folder, or raise what is wrong."""
+    folder = shared_folder(settings.log_store or "")
+    if folder is None:
+        return "in S3, which schedulers tell executors; set it for them, not here"
+    if not is_store(folder):
+        raise FileNotFoundError(
+            f"{folder} has no {MARK}: it is not mounted, or no scheduler has used it yet"
+        )
+    return check_folder(folder)
 
 
 def check_job_user(settings: Settings) -> str:
@@ -191,7 +206,9 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
     else:
         checks_of = _of_host if kind in _WITHOUT_DATABASE else _of_all
         known = checks_of(settings, inside_up=kind is None)
-        checks = {name: known[name] for name in NEEDED.get(kind or "", EVERYTHING)}
+        names = NEEDED.get(kind or "", EVERYTHING)
+        is_wanted = settings.log_store is not None
+        checks = {name: known[name] for name in names if name != LOG_STORE or is_wanted}
     outcomes = [_run_check(name, item) for name, item in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
 
@@ -205,6 +222,7 @@ def _of_host(settings: Settings, *, inside_up: bool) -> Checks:
         "gateway": lambda: check_gateway(settings),
         "log folder": lambda: check_folder(settings.log_dir),
         "state folder": lambda: check_folder(settings.state_dir),
+        LOG_STORE: lambda: check_log_folder(settings),
         "job user": lambda: check_job_user(settings),
         EXECUTOR: lambda: check_executors(settings, must_run=False),
         COMMANDS: lambda: check_commands(settings),
@@ -230,6 +248,7 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
         "secret": secret,
         "mail server": lambda: server_checks.check_mail_server(settings),
         "routes": server_checks.check_routes,
+        LOG_STORE: lambda: server_checks.check_log_store(settings),
     }
 
 

@@ -7,6 +7,7 @@ from http.client import HTTPConnection
 from warren.broker.topology import callback_queue
 from warren.database_access import durable_queues, open_database, registrations
 from warren.errors import WarrenError
+from warren.log_store import make_log_store
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.mail_server import MailServer
@@ -99,6 +100,12 @@ def check_mail_server(settings: Settings) -> str:
     server = MailServer.parse(settings.smtp_url)
     Mailer(server, domain="check").check()
     return f"{server.host} answers and accepts these settings"
+
+
+def check_log_store(settings: Settings) -> str:
+    """Return a line saying that a file can be stored, read and deleted, or raise what is wrong."""
+    store = make_log_store(settings)
+    return store.check() if store is not None else "not set; logs stay with their executors"
 
 
 def check_routes() -> str:
