@@ -119,10 +119,17 @@ _KEEPING = {
     "autovacuum_analyze_scale_factor": 0.02,
     "autovacuum_analyze_threshold": 1_000,
 }
+_KEPT = [f"{name}={value}" for name, value in _KEEPING.items()]
 #: A run's row is updated four times within seconds, and stays for weeks. So its page keeps room for
-#: the next version, and old ones are removed while they are few in a large table.
+#: the next version, and old ones are removed while they are few in a large table. Only the table's
+#: owner may say so; where it is so already, others may upgrade what is up to date.
 _AFTER_UPGRADE = (
-    f"ALTER TABLE xxl_job_log SET ({', '.join(f'{key} = {_KEEPING[key]}' for key in _KEEPING)})",
+    f"""DO $$ BEGIN
+    IF NOT (SELECT coalesce(reloptions, '{{}}') @> '{{{",".join(_KEPT)}}}'
+            FROM pg_class WHERE oid = to_regclass('xxl_job_log')) THEN
+        ALTER TABLE xxl_job_log SET ({", ".join(_KEPT)});
+    END IF;
+END $$""",  # noqa: S608 - constants of ours
 )
 
 #: All engines of this process.

@@ -246,6 +246,7 @@ def test_an_account_with_the_granted_rights_can_work_and_not_rewrite_the_trail(
     user = Database(whole(owner.url, username=name, password="x"))
 
     version.check(user)
+    assert migration.upgrade(user) == version.newest_version()  # as `warren db restored` does
     job_id = sql_rows.add_job(user, "a")
     plan(user, new_run(job_id=job_id))
     user.write(
