@@ -94,6 +94,14 @@ class Provider(Protocol):
         It does not wait for the provider.
         """
 
+    def check(self) -> str:
+        """Return in words what the provider offers.
+
+        Raises:
+            ProviderError: it does not answer, or lacks what is needed.
+
+        """
+
     def seal(self, text: str, owner: str) -> str:
         """Return a text encrypted, so that only this cluster reads it, and for this owner only."""
 

@@ -74,6 +74,11 @@ COMMANDS = {
     "apps": ("warren.command_line.jobs", "apps_group", "Add apps."),
     "users": ("warren.command_line.users", "users", "Add and disable users, change passwords."),
     "tokens": ("warren.command_line.tokens", "tokens", "Create and revoke tokens for programs."),
+    "sso": (
+        "warren.command_line.sso",
+        "sso",
+        "Apply the rules of single sign-on, link users.",
+    ),
     "pause": (
         "warren.command_line.nodes",
         "pause",

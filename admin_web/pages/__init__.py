@@ -15,6 +15,7 @@ from warren.admin_web.pages.dashboard import DashboardPages
 from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
 from warren.admin_web.pages.find import FindPages
 from warren.admin_web.pages.glue import GluePages
+from warren.admin_web.pages.group_rules import GroupRulePages
 from warren.admin_web.pages.history import AuditPages, JobHistoryPages
 from warren.admin_web.pages.job_actions import JobActions
 from warren.admin_web.pages.job_edits import JobEditPages
@@ -67,6 +68,7 @@ def page_groups(services: ConsoleServices, sign_ins: SignIns) -> list[PageGroup]
         LimitPages(services),
         TokenPages(services),
         UserPages(services),
+        GroupRulePages(services),
         AuditPages(services),
         LedgerPages(services),
         HealthPages(services),

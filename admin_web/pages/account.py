@@ -1,5 +1,7 @@
 """Signing in and out; the account page: password, preferences, sessions, saved filters."""
 
+from collections.abc import Sequence
+
 from flask import (
     abort,
     flash,
@@ -33,7 +35,7 @@ from warren.scheduler.commands.passwords import password_problem
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import identities, preferences, sessions, users
 from warren.sql.listings import job_search
-from warren.sql.models import User
+from warren.sql.models import Identity, SignIn, User
 
 #: How long a browser keeps its language and theme.
 COOKIE_SECONDS = 365 * 86_400
@@ -238,11 +240,21 @@ class AccountPages:
 
     def _page(self, password: PasswordForm, preferences: PreferencesForm) -> str:
         known = visitor()
-        sign_ins = self._services.database.read(
-            lambda reader: sessions.of_user(reader, users.find(reader, known.name))
-        )
+
+        def read(reader: Session) -> tuple[Sequence[SignIn], Identity | None]:
+            user = users.find(reader, known.name)
+            is_linked = user.sso_until is not None
+            identity = identities.of_user(reader, user.id) if is_linked else None
+            return sessions.of_user(reader, user), identity
+
+        sign_ins, identity = self._services.database.read(read)
         return render_template(
-            "pages/account.html", password=password, preferences=preferences, sign_ins=sign_ins
+            "pages/account.html",
+            password=password,
+            preferences=preferences,
+            sign_ins=sign_ins,
+            has_sso=self._services.sso is not None,
+            identity=identity,
         )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from flask import flash, redirect, render_template, request, url_for
+from flask import abort, flash, redirect, render_template, request, url_for
 from flask_babel import LazyString, gettext, lazy_gettext
 from werkzeug.wrappers import Response
 from wtforms import (
@@ -36,7 +36,7 @@ from warren.scheduler.commands.token_commands import DEFAULT_DAYS, MAX_DAYS, RIG
 from warren.scheduler.commands.user_commands import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.account_view import read_tokens, user_view
-from warren.sql.accounts import users
+from warren.sql.accounts import identities, users
 from warren.sql.accounts.users import Rights, Role, UserFilter, rights_of
 from warren.sql.models import User
 from warren.sql.registry.apps import ids_by_name
@@ -211,7 +211,26 @@ _REFUSALS = {
     Code.LAST_ADMINISTRATOR: lazy_gettext(
         "This is the only administrator who can sign in. Create another one first."
     ),
+    Code.RIGHTS_BY_RULES: lazy_gettext("The permissions of this user come from rules for groups."),
 }
+
+
+def read_rights(form: RightsForm, apps: Mapping[int, str]) -> Rights | None:
+    """Return the rights in a valid form; otherwise None, and a field says why.
+
+    `apps` are the names of all apps by id.
+    """
+    role = Role[form.role.data.upper()]
+    if role is Role.ADMINISTRATOR:
+        return Rights(role=role, may_edit_glue=True)
+    if not form.apps.data:
+        form.apps.errors = (gettext("Choose at least one app."),)
+        return None
+    if role is Role.VIEWER and form.may_edit_glue.data:
+        form.may_edit_glue.errors = (gettext("Viewers cannot edit anything, including scripts."),)
+        return None
+    chosen = [app_id for app_id, name in apps.items() if name in form.apps.data]
+    return Rights(role=role, app_ids=tuple(chosen), may_edit_glue=form.may_edit_glue.data)
 
 
 class UserPages:
@@ -242,6 +261,7 @@ class UserPages:
             form=form,
             rows=[(row, user_view(row.user, names)) for row in rows[:LINES]],
             next=rows[LINES - 1].user.name if len(rows) > LINES else None,
+            has_sso=self._services.sso is not None,
         )
 
     @route("/users/new", Right.ADMINISTER)
@@ -253,7 +273,7 @@ class UserPages:
         """Create a user with a temporary password."""
         form = self._with_apps(NewUserForm(request.form))
         name, password = form.username.data or "", form.password.data or ""
-        wanted = self._rights(form) if form.validate() else None
+        wanted = read_rights(form, self._apps()) if form.validate() else None
         if wanted is None or not _is_acceptable(form, name, password):
             return self._new_page(form), 422
         try:
@@ -277,7 +297,7 @@ class UserPages:
         """Change a user's rights; all sign-ins of the user end."""
         user = self._find(user_id)
         form = self._with_apps(RightsForm(request.form))
-        wanted = self._rights(form) if form.validate() else None
+        wanted = read_rights(form, self._apps()) if form.validate() else None
         if wanted is None:
             return self._page(user, form, ResetForm()), 422
         commands = self._commands
@@ -331,6 +351,39 @@ class UserPages:
         flash(gettext("User %(name)s enabled.", name=user.name))
         return redirect(url_for("users.show", user_id=user_id), 303)
 
+    @route(
+        "/users/<id:user_id>/identity/link", Right.ADMINISTER, methods=("POST",), form="users.show"
+    )
+    def link(self, user_id: int) -> Response | tuple[str, int]:
+        """Link a user to an identity of the provider; all sign-ins of the user end."""
+        user, identities_ = self._find(user_id), self._services.commands(visitor().actor).identities
+        if self._services.sso is None:
+            abort(404)
+        issuer = self._services.sso.provider.issuer
+        subject = request.form.get("subject", "").strip()
+        return self._linked(user, lambda: identities_.link(user_id, issuer, subject))
+
+    @route(
+        "/users/<id:user_id>/identity/unlink",
+        Right.ADMINISTER,
+        methods=("POST",),
+        form="users.show",
+    )
+    def unlink(self, user_id: int) -> Response | tuple[str, int]:
+        """Make a user local again; all sign-ins of the user end."""
+        user, identities_ = self._find(user_id), self._services.commands(visitor().actor).identities
+        return self._linked(user, lambda: identities_.unlink(user_id))
+
+    def _linked(self, user: User, act: Callable[[], None]) -> Response | tuple[str, int]:
+        try:
+            act()
+        except Problem as problem:
+            form = self._rights_form(user)
+            form.add_error(problem_text(problem))
+            return self._page(user, form, ResetForm()), 409
+        flash(gettext("%(name)s updated.", name=user.name))
+        return redirect(url_for("users.show", user_id=user.id), 303)
+
     @property
     def _commands(self) -> UserCommands:
         return self._services.commands(visitor().actor).users
@@ -348,22 +401,6 @@ class UserPages:
             form.add_error(str(_REFUSALS[problem.code]))
             return self._page(user, form, ResetForm()), 409
         return None
-
-    def _rights(self, form: RightsForm) -> Rights | None:
-        """Return the rights in a valid form; otherwise None, and a field says why."""
-        role = Role[form.role.data.upper()]
-        if role is Role.ADMINISTRATOR:
-            return Rights(role=role)
-        if not form.apps.data:
-            form.apps.errors = (gettext("Choose at least one app."),)
-            return None
-        if role is Role.VIEWER and form.may_edit_glue.data:
-            form.may_edit_glue.errors = (
-                gettext("Viewers cannot edit anything, including scripts."),
-            )
-            return None
-        chosen = [app_id for app_id, name in self._apps().items() if name in form.apps.data]
-        return Rights(role=role, app_ids=tuple(chosen), may_edit_glue=form.may_edit_glue.data)
 
     def _find(self, user_id: int) -> User:
         return self._services.database.read(lambda session: users.by_id(session, user_id))
@@ -392,7 +429,16 @@ class UserPages:
         return render_template("pages/users_new.html", form=form)
 
     def _page(self, user: User, rights: RightsForm, reset: ResetForm) -> str:
-        return render_template("pages/users_show.html", user=user, rights=rights, reset=reset)
+        return render_template(
+            "pages/users_show.html",
+            user=user,
+            rights=rights,
+            reset=reset,
+            has_sso=self._services.sso is not None,
+            identity=None
+            if user.sso_until is None
+            else self._services.database.read(lambda reader: identities.of_user(reader, user.id)),
+        )
 
 
 def _is_acceptable(form: NewUserForm | ResetForm, name: str, password: str) -> bool:

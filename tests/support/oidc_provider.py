@@ -53,6 +53,7 @@ class Faults:
     Attributes:
         audience, issuer, nonce, state: sent instead of the right one.
         clock_seconds: how far its clock is ahead.
+        session_seconds: how long ago people signed in there.
         is_expired: ID tokens ended an hour ago.
         unknown_key: ID tokens are signed with a key that it does not publish.
         is_unsigned: ID tokens have the algorithm `none`.
@@ -73,6 +74,7 @@ class Faults:
     nonce: str | None = None
     state: str | None = None
     clock_seconds: float = 0.0
+    session_seconds: int = 0
     is_expired: bool = False
     unknown_key: bool = False
     is_unsigned: bool = False
@@ -304,7 +306,7 @@ class OidcProvider:
             "aud": faults.audience or CLIENT_ID,
             "iat": ended,
             "exp": ended + (-1 if faults.is_expired else 300),
-            "auth_time": ended,
+            "auth_time": ended - faults.session_seconds,
             "nonce": faults.nonce or grant.nonce,
         }
         if faults.is_unsigned:

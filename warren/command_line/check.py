@@ -18,7 +18,7 @@ from warren.connect import way_in_words, way_of, who_am_i
 from warren.errors import CommandError, WarrenError
 from warren.executor.state_folder import STALE_SECONDS, Signs, running
 from warren.settings.secret_files import BROKER, in_plain_text
-from warren.settings.setting_rules import MEMORY_BROKER
+from warren.settings.setting_rules import EVERYBODY, MEMORY_BROKER
 from warren.settings.settings import (
     DATABASE_FILE,
     MEMORY_BROKER_REFUSED,
@@ -34,7 +34,7 @@ from warren.wiring.processes import connect_broker
 FOUND_PROBLEMS = 1
 EXECUTOR, API, GATEWAY, COMMANDS = "executor", "api", "gateway", "commands"
 #: Checked only where one is set.
-LOG_STORE = "log store"
+LOG_STORE, SIGN_ON = "log store", "single sign-on"
 
 #: The checks for each kind of process.
 NEEDED = {
@@ -43,8 +43,8 @@ NEEDED = {
         *("settings", "broker", "app secret", "log folder", "state folder", LOG_STORE, "job user"),
         "executor",
     ),
-    "console": ("settings", "database", "broker", "secret", LOG_STORE),
-    API: ("settings", "database", "broker", "secret", LOG_STORE),
+    "console": ("settings", "database", "broker", "secret", SIGN_ON, LOG_STORE),
+    API: ("settings", "database", "broker", "secret", SIGN_ON, LOG_STORE),
     GATEWAY: ("settings", "broker", "gateway", "log folder", "state folder", LOG_STORE),
     COMMANDS: ("settings", COMMANDS),
 }
@@ -52,7 +52,7 @@ NEEDED = {
 _WITHOUT_DATABASE = {EXECUTOR, GATEWAY, COMMANDS}
 #: The checks without `--for`.
 EVERYTHING = (
-    *("settings", "database", "broker", "secret", "mail server", "routes"),
+    *("settings", "database", "broker", "secret", SIGN_ON, "mail server", "routes"),
     *("log folder", "state folder", LOG_STORE, "job user", COMMANDS),
 )
 
@@ -206,11 +206,20 @@ def check(settings: Settings, kind: str | None, alive: bool) -> int:
     else:
         checks_of = _of_host if kind in _WITHOUT_DATABASE else _of_all
         known = checks_of(settings, inside_up=kind is None)
-        names = NEEDED.get(kind or "", EVERYTHING)
-        is_wanted = settings.log_store is not None
-        checks = {name: known[name] for name in names if name != LOG_STORE or is_wanted}
+        names, unused = NEEDED.get(kind or "", EVERYTHING), _unused(settings)
+        checks = {name: known[name] for name in names if name not in unused}
     outcomes = [_run_check(name, item) for name, item in checks.items()]
     return 0 if all(outcomes) else FOUND_PROBLEMS
+
+
+def _unused(settings: Settings) -> set[str]:
+    """Return the checks of what is not set up, which need no line."""
+    has_sign_on = settings.oidc_issuer is not None or settings.local_sign_in != EVERYBODY
+    return {
+        name
+        for name, is_used in ((LOG_STORE, settings.log_store is not None), (SIGN_ON, has_sign_on))
+        if not is_used
+    }
 
 
 def _of_host(settings: Settings, *, inside_up: bool) -> Checks:
@@ -246,6 +255,7 @@ def _of_all(settings: Settings, *, inside_up: bool) -> Checks:
         "broker": broker,
         "database": lambda: server_checks.check_database(settings),
         "secret": secret,
+        SIGN_ON: lambda: server_checks.check_single_sign_on(settings),
         "mail server": lambda: server_checks.check_mail_server(settings),
         "routes": server_checks.check_routes,
         LOG_STORE: lambda: server_checks.check_log_store(settings),

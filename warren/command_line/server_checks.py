@@ -4,6 +4,7 @@ import socket
 from http import HTTPStatus
 from http.client import HTTPConnection
 
+from warren.admin_web.identity_provider import ProviderError
 from warren.broker.topology import callback_queue
 from warren.database_access import durable_queues, open_database, registrations
 from warren.errors import WarrenError
@@ -15,6 +16,8 @@ from warren.scheduler.app_names import invisible_in
 from warren.scheduler.views.process_view import node_view
 from warren.settings.secret_files import DATABASE, in_plain_text
 from warren.settings.settings import Settings, cluster_keys
+from warren.sql.accounts import users
+from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.errors import SqlError
 from warren.sql.jobs import job_names
@@ -22,6 +25,7 @@ from warren.sql.registry import cluster, presence
 from warren.sql.registry.presence import ProcessState, is_of_host, state
 from warren.sql.schema import version
 from warren.wiring.processes import broker_settings
+from warren.wiring.sso import local_names, make_sso
 
 _ANSWER_SECONDS = 10.0
 #: Names of jobs that are looked at, and that a line names.
@@ -106,6 +110,29 @@ def check_log_store(settings: Settings) -> str:
     """Return a line saying that a file can be stored, read and deleted, or raise what is wrong."""
     store = make_log_store(settings)
     return store.check() if store is not None else "not set; logs stay with their executors"
+
+
+def check_single_sign_on(settings: Settings) -> str:
+    """Return what the provider answers, or that none is set, or raise what is wrong."""
+    names = local_names(settings)
+    sso = make_sso(settings, settings.secret or "", lambda: 0)
+    if names is not None:
+        with open_database(settings) as database:
+            listed = database.read(users.listing)
+        if not any(
+            user.role == Role.ADMINISTRATOR and users.may_sign_in(user) and user.name in names
+            for user in listed
+        ):
+            raise ValueError(
+                "no administrator could sign in with a password while the provider is away: "
+                "WARREN_LOCAL_SIGN_IN names none who has one"
+            )
+    if sso is None:
+        return "not set; users sign in with passwords"
+    try:
+        return sso.provider.check()
+    except ProviderError as error:
+        raise ValueError(str(error)) from error
 
 
 def check_routes() -> str:
