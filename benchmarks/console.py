@@ -62,6 +62,8 @@ PAGES = (
     Page("jobs", "/jobs"),
     Page("jobs, a page from the middle", "/jobs?after=10/job-{job}"),
     Page("jobs of one app, next fire first", "/jobs?app=app-1&order=due"),
+    Page("jobs, the greatest change first", "/jobs?order=change"),
+    Page("jobs, the longest first, from the middle", "/jobs?order=took&after={job}"),
     Page("jobs that are stopped", "/jobs?state=stopped"),
     Page("jobs by a part of their name", "/jobs?name={part}"),
     Page("jobs by a name that none has", "/jobs?name=nowhere"),
