@@ -153,14 +153,15 @@ class JobsState(StrEnum):
 class JobsQuery(PageQuery, kw_only=True):
     """Which jobs to list.
 
-    `q` and `handler` are parts of names, `tag` is one of their tags, all in any case. `state` is
-    failing, recovered (failed in the last 24 hours, and no longer), trouble or fine.
+    `q`, `handler` and `author` are parts of names, `tag` is one of their tags, all in any case.
+    `state` is failing, recovered (failed in the last 24 hours, and no longer), trouble or fine.
     """
 
     app: Word | None = None
     q: Word | None = None
     handler: Word | None = None
     tag: Word | None = None
+    author: Word | None = None
     enabled: bool | None = None
     state: JobsState | None = None
 
@@ -376,6 +377,7 @@ def list_jobs(
     q: str | None = None,
     handler: str | None = None,
     tag: str | None = None,
+    author: str | None = None,
     enabled: bool | None = None,
     state: JobsState | None = None,
     limit: int = DEFAULT_LIMIT,

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote
 
@@ -41,9 +42,11 @@ from warren.resources.jobs import (
     READ_HEADERS,
     EditedJob,
     EditedJobs,
+    EditJobsBody,
     FollowedRules,
     JobName,
     JobOverview,
+    JobsQuery,
     JobState,
     LeftJob,
     NextAnswer,
@@ -289,25 +292,17 @@ class JobSwitchEndpoints:
         )
 
     def _to_edit(self, call: Call) -> Sequence[int]:
-        body, state = call.body, call.body.state
+        body = call.body
         if body.jobs:
             ids = Resolver(self._services.database, call.actor.app_ids)
             return [*dict.fromkeys(ids.job(name) for name in body.jobs)]
-        asked = (body.app, body.q, body.handler, body.tag, body.author, body.enabled, state)
+        asked = (
+            *(body.app, body.q, body.handler, body.tag, body.author),
+            *(body.enabled, body.state),
+        )
         if all(each is None for each in asked) and not body.everything:
             raise at_pointer("", "expected jobs, a filter, or all")
-        wanted = JobFilter(
-            app_ids=asked_app_ids(self._services, call, body.app),
-            job_ids=call.actor.job_ids,
-            name=body.q,
-            handler=body.handler,
-            tag=body.tag,
-            author=body.author,
-            is_enabled=body.enabled,
-            among=None
-            if state is None
-            else is_in_state(jobs_state(state, self._services.now_ms())),
-        )
+        wanted = _filter_of(self._services, call, body)
         return self._services.database.read(
             lambda session: job_search.ids(session, wanted, most=MAX_EDITED + 1)
         )
@@ -333,6 +328,20 @@ class JobSwitchEndpoints:
             timezone=facts.timezone,
             times=times,
         )
+
+
+def _filter_of(services: ApiServices, call: Call, asked: JobsQuery | EditJobsBody) -> JobFilter:
+    state = None if asked.state is None else jobs_state(asked.state, services.now_ms())
+    return JobFilter(
+        app_ids=asked_app_ids(services, call, asked.app),
+        job_ids=call.actor.job_ids,
+        name=asked.q,
+        handler=asked.handler,
+        tag=asked.tag,
+        author=asked.author,
+        is_enabled=asked.enabled,
+        among=None if state is None else is_in_state(state),
+    )
 
 
 def edited_jobs(edited: Edited) -> EditedJobs:
@@ -373,15 +382,9 @@ class JobEndpoints:
 
     @serves(operations.list_jobs, answer=JobPage)
     def index(self, call: Call) -> Any:
-        query, now_ms, state = call.query, self._services.now_ms(), call.query.state
-        wanted = JobFilter(
-            app_ids=asked_app_ids(self._services, call, query.app),
-            job_ids=call.actor.job_ids,
-            name=query.q,
-            handler=query.handler,
-            tag=query.tag,
-            is_enabled=query.enabled,
-            among=None if state is None else is_in_state(jobs_state(state, now_ms)),
+        query, now_ms = call.query, self._services.now_ms()
+        wanted = replace(
+            _filter_of(self._services, call, query),
             after=place_of(query, str),
             limit=query.limit + 1,
         )

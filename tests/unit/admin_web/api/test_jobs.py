@@ -543,13 +543,14 @@ def test_a_list_goes_on_by_its_cursor_and_no_other_lists(admin: Program, rows: R
 
 def test_jobs_are_found_by_parts_of_their_names(admin: Program) -> None:
     made(admin)
-    made(admin, "/jobs/reports/weekly", handler="other")
+    made(admin, "/jobs/reports/weekly", handler="other", author="Ann")
 
     def found(query: str) -> list[str]:
         return [job["name"] for job in admin.get(f"/jobs?{query}").get_json()["items"]]
 
     assert found("q=NIGHT") == ["nightly"]
     assert found("handler=oth") == ["weekly"]
+    assert found("author=ann") == ["weekly"]
     assert found("enabled=true") == []
     assert found("app=mails") == []
 
