@@ -407,13 +407,26 @@ def jobs(
     name: str | None = None,
     handler: str | None = None,
     tag: str | None = None,
+    author: str | None = None,
     enabled: bool | None = None,
+    state: job_operations.JobsState | None = None,
     limit: int = 1_000,
 ) -> Exchange[list[Job]]:
-    """Return up to `limit` jobs by app and name; `name` and `handler` match parts of theirs."""
+    """Return up to `limit` jobs by app and name.
+
+    `name`, `handler` and `author` match parts of theirs; `state` is `failing`, `recovered`,
+    `trouble` or `fine`.
+    """
     return (
         yield from list_jobs(
-            app=app, q=name, handler=handler, tag=tag, enabled=enabled, limit=limit
+            app=app,
+            q=name,
+            handler=handler,
+            tag=tag,
+            author=author,
+            enabled=enabled,
+            state=state,
+            limit=limit,
         )
     )
 
