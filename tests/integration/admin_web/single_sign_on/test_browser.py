@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.support.browser import sign_in
 from tests.support.console import PASSWORD, Clock
 from tests.support.oidc_provider import OidcProvider
 from tests.support.ports import free_port
@@ -133,4 +134,24 @@ def test_a_password_works_while_the_provider_is_away(site: Site, page: Page) -> 
     page.get_by_label("Password", exact=True).fill(PASSWORD)
     page.get_by_role("button", name="Sign in", exact=True).click()
 
+    expect(page.get_by_role("link", name="operator")).to_be_visible()
+
+
+def test_a_user_that_was_there_links_to_the_provider_and_signs_in_there_from_then_on(
+    site: Site, page: Page
+) -> None:
+    site.provider.add("olga", "data", subject="1234")
+    sign_in(page, site.url, "operator", PASSWORD)
+    page.goto("/account")
+    page.get_by_role("button", name="Link to my identity").click()
+    at_the_provider(page, "olga")
+
+    expect(page.get_by_role("link", name="operator")).to_be_visible()
+    assert site.console.user("olga") is None
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_role("heading", name="Sign in", exact=True)).to_be_visible()
+    sign_in(page, site.url, "operator", PASSWORD)
+    expect(page.get_by_role("alert")).to_contain_text("Wrong user name or password.")
+    page.get_by_role("link", name="Sign in with single sign-on").click()
+    at_the_provider(page, "olga")
     expect(page.get_by_role("link", name="operator")).to_be_visible()
