@@ -259,7 +259,9 @@ class LogReader:
             if obstacle is not None:
                 return ReadStatus.BUSY if obstacle is ReadStatus.BUSY else ReadStatus.STORE_AWAY
             try:
-                opened = self._stored.open(source.stored.key)
+                row = source.stored
+                is_whole = row.state == LogState.STORED
+                opened = self._stored.open(row.key, 0 if is_whole else row.parts)
                 return None if opened is None else read(opened)
             except Malformed as error:
                 log.warning("stored_log_damaged", run_id=source.run_id, error=str(error))

@@ -11,7 +11,7 @@ last one less. The index is JSON, compressed by zlib.
 import io
 import struct
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate
 from typing import Annotated, BinaryIO
@@ -63,11 +63,15 @@ class Block(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Index(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The blocks of a log, when it was last written, and the notes about its lines' times."""
+    """The blocks of a log, when it was last written, and the notes about its lines' times.
+
+    A part of a log begins at an offset of it.
+    """
 
     blocks: Annotated[tuple[Block, ...], msgspec.Meta(max_length=_MAX_BLOCKS)]
     changed_ms: _Natural = 0
     notes: Annotated[str, msgspec.Meta(max_length=NOTES_BYTES + 100)] = ""
+    begins_at: _Natural = 0
 
     @property
     def size(self) -> int:
@@ -82,11 +86,13 @@ def pack(
     size: int,
     notes: bytes = b"",
     changed_ms: int = 0,
+    begins_at: int = 0,
     between: Callable[[], None] = lambda: None,
 ) -> int:
-    """Write the first `size` bytes of a log in blocks; return how many bytes were written.
+    """Write `size` bytes of a log in blocks; return how many bytes were written.
 
-    `between` is called after each block.
+    They are those from the file's position on, which is `begins_at`. `between` is called after each
+    block.
 
     Raises:
         OSError: the log cannot be read, or `into` raises it.
@@ -102,7 +108,10 @@ def pack(
         blocks.append(Block(len(text), len(packed), text.count(b"\n")))
         between()
     index = Index(
-        blocks=tuple(blocks), changed_ms=changed_ms, notes=notes.decode("ascii", "replace")
+        blocks=tuple(blocks),
+        changed_ms=changed_ms,
+        notes=notes.decode("ascii", "replace"),
+        begins_at=begins_at,
     )
     place = sum(block.packed for block in blocks)
     length = 0
@@ -143,25 +152,56 @@ Fetch = Callable[[int, int], bytes]
 
 
 class PackedLog:
-    """Reads a stored log of `size` bytes, a part at a time.
+    """Reads a stored log, a part at a time; `stored` returns bytes of its blocks.
 
     Raises:
-        Malformed: it is no stored log, or it is damaged. Every method may raise this.
+        Malformed: it is damaged. Every method may raise this.
 
     """
 
-    def __init__(self, fetch: Fetch, size: int) -> None:
-        if not _END_SIZE < size <= FILE_BYTES:
-            raise Malformed(f"expected a stored log of up to {FILE_BYTES} bytes, got: {size}")
-        self._fetch = fetch
-        self._end = _exactly(fetch, max(0, size - END_BYTES), min(size, END_BYTES))
-        self._end_at = size - len(self._end)
-        self.index = self._read_index(size)
-        blocks = self.index.blocks
+    def __init__(self, index: Index, stored: Fetch) -> None:
+        self.index = index
+        self.stored = stored
+        blocks = index.blocks
+        #: How many bytes of a file all blocks have.
+        self.packed_size = sum(block.packed for block in blocks)
         #: Where each block begins in the log and in the file, and the line feeds before it.
         self._offsets = [0, *accumulate(block.size for block in blocks)]
         self._places = [0, *accumulate(block.packed for block in blocks)]
         self._newlines = [0, *accumulate(block.newlines for block in blocks)]
+
+    @classmethod
+    def open(cls, fetch: Fetch, size: int) -> "PackedLog":
+        """Return the log in a file of `size` bytes.
+
+        Raises:
+            Malformed: that is no stored log.
+
+        """
+        if not _END_SIZE < size <= FILE_BYTES:
+            raise Malformed(f"expected a stored log of up to {FILE_BYTES} bytes, got: {size}")
+        file = _File(fetch, size)
+        return cls(file.index(), file.read)
+
+    @classmethod
+    def joined(cls, logs: Sequence["PackedLog"]) -> "PackedLog":
+        """Return the log whose parts these are, in order."""
+        index = Index(
+            blocks=tuple(block for log in logs for block in log.index.blocks),
+            changed_ms=logs[-1].index.changed_ms,
+            notes=logs[-1].index.notes,
+        )
+
+        def stored(begin: int, length: int) -> bytes:
+            text = b""
+            for log in logs:
+                if begin < log.packed_size and length:
+                    piece = log.stored(begin, min(length, log.packed_size - begin))
+                    text, length = text + piece, length - len(piece)
+                begin = max(0, begin - log.packed_size)
+            return text
+
+        return cls(index, stored)
 
     def read(self, from_line: int, limit: int, *, at_end: bool = False) -> Lines:
         """Return up to `limit` lines and CHUNK_BYTES of text, or the last ones."""
@@ -219,27 +259,6 @@ class PackedLog:
         file.seek(offset - 1)
         return file.read(1)
 
-    def _read_index(self, size: int) -> Index:
-        [place] = _fields(self._end[-_END_SIZE:], _END_FIELD)
-        if len(place) != _PLACE.size:
-            raise Malformed("expected the end of a stored log, got something else")
-        begin, length = _PLACE.unpack(place)
-        if begin + length + _END_SIZE != size or length > INDEX_BYTES:
-            raise Malformed("expected the end of a stored log, got something else")
-        packed = b"".join(_fields(self._stored(begin, length), _INDEX_FIELD))
-        try:
-            index = msgspec.json.decode(_unpacked(packed, INDEX_BYTES, zlib.MAX_WBITS), type=Index)
-        except (msgspec.MsgspecError, UnicodeError) as error:
-            raise Malformed(f"cannot read the index of a stored log: {error}") from error
-        if sum(block.packed for block in index.blocks) != begin:
-            raise Malformed("expected the blocks of a stored log to fill its file")
-        return index
-
-    def _stored(self, begin: int, length: int) -> bytes:
-        if begin >= self._end_at:
-            return self._end[begin - self._end_at :][:length]
-        return _exactly(self._fetch, begin, length)
-
     def block_of(self, offset: int) -> int:
         """Return which block has a byte of the log; as many as there are, if it is behind it."""
         return next(
@@ -257,7 +276,7 @@ class PackedLog:
         while last < len(self.index.blocks) and self._places[last + 1] <= limit:
             last += 1
         begin = self._places[first]
-        packed = self._stored(begin, self._places[last] - begin)
+        packed = self.stored(begin, self._places[last] - begin)
         texts = []
         for block in self.index.blocks[first:last]:
             text = _unpacked(packed[: block.packed], block.size, _GZIP)
@@ -266,6 +285,37 @@ class PackedLog:
             texts.append(text)
             packed = packed[block.packed :]
         return texts
+
+
+class _File:
+    """The file of a stored log; its end is read at once, and remembered."""
+
+    def __init__(self, fetch: Fetch, size: int) -> None:
+        self._fetch = fetch
+        self._size = size
+        self._end = _exactly(fetch, max(0, size - END_BYTES), min(size, END_BYTES))
+        self._end_at = size - len(self._end)
+
+    def read(self, begin: int, length: int) -> bytes:
+        if begin >= self._end_at:
+            return self._end[begin - self._end_at :][:length]
+        return _exactly(self._fetch, begin, length)
+
+    def index(self) -> Index:
+        [place] = _fields(self._end[-_END_SIZE:], _END_FIELD)
+        if len(place) != _PLACE.size:
+            raise Malformed("expected the end of a stored log, got something else")
+        begin, length = _PLACE.unpack(place)
+        if begin + length + _END_SIZE != self._size or length > INDEX_BYTES:
+            raise Malformed("expected the end of a stored log, got something else")
+        packed = b"".join(_fields(self.read(begin, length), _INDEX_FIELD))
+        try:
+            index = msgspec.json.decode(_unpacked(packed, INDEX_BYTES, zlib.MAX_WBITS), type=Index)
+        except (msgspec.MsgspecError, UnicodeError) as error:
+            raise Malformed(f"cannot read the index of a stored log: {error}") from error
+        if sum(block.packed for block in index.blocks) != begin:
+            raise Malformed("expected the blocks of a stored log to fill its file")
+        return index
 
 
 class _Text(io.RawIOBase):

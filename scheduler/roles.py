@@ -561,6 +561,7 @@ class Roles:
             on_freed=self.workload.free,
             is_pressing=lambda: self.dispatcher.left_out.are_limits_underused,
             on_logs=self.log_places.ask if self.log_places else lambda _question: None,
+            on_whole=lambda rows: self.log_removal.drop_parts(rows) if self.log_removal else None,
         )
 
     def _make_recovery(self) -> None:

@@ -241,7 +241,7 @@ def _make_heartbeats(context: BootContext, core: "Core") -> HeartbeatThread:
 def make_log_keeper(context: BootContext, roles: Roles) -> LogKeeper:
     """Return what stores logs; loaded only where there is a log store."""
     from warren.executor.log_uploads.sending import LogSender  # noqa: PLC0415 - see above
-    from warren.executor.log_uploads.uploads import LogUploads  # noqa: PLC0415
+    from warren.executor.log_uploads.uploads import LogUploads, Pauses  # noqa: PLC0415
     from warren.executor.log_uploads.waiting_logs import WaitingLogs  # noqa: PLC0415
 
     return LogUploads(
@@ -253,6 +253,8 @@ def make_log_keeper(context: BootContext, roles: Roles) -> LogKeeper:
         is_busy=lambda: roles.active_runs.waiting_count > 0,
         is_late=roles.slots.has_late_log,
         log=context.log,
+        # The logs of remote runs are copied now and then; their executors have them.
+        pauses=Pauses(part_seconds=0) if roles.slots.is_remote else Pauses(),
     )
 
 

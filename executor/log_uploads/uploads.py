@@ -6,6 +6,10 @@ Schedulers say where to store a log, as only they have the keys of the store. Wh
 tried again later; the list is on disk, so that also the next boot does it. One thread does this,
 with a few others while there are no runs waiting; it takes only a part of the processor's time, so
 that runs are not held up.
+
+Of a run that lasts, what it has written is stored every few seconds as a part, so that not all is
+lost with the host. Now and then all of it so far is stored under the log's own key; what is there
+at the end is replaced by the whole log.
 """
 
 import contextlib
@@ -61,28 +65,56 @@ DROPPED_SECONDS = 3_600.0
 #: Schedulers have a store if one of them said so no longer ago than this.
 TOLD_SECONDS = 60.0
 _LONGEST_WAIT = 1.0
+#: The most bytes of a part, and after how many parts all of the log is stored anew.
+PART_BYTES, PARTS_IN_A_ROW = 4_000_000, 30
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pauses:
     """The first and the longest pause after everything failed, and of a single log that fails.
 
-    A fault is told when it has lasted `fault_seconds`.
+    A fault is told when it has lasted `fault_seconds`. The logs of running runs are looked at every
+    `part_seconds`, and for the first time when they have lasted that long; 0 = never.
     """
 
     all: tuple[float, float] = (1.0, 60.0)
     one: tuple[float, float] = (5.0, 600.0)
     fault_seconds: float = 15.0
+    part_seconds: float = 5.0
 
 
 @dataclass(slots=True)
 class _Packed:
-    """A log ready to be sent: its file, of `packed` bytes, and the log's size."""
+    """A log ready to be sent: its file, of `packed` bytes, and the log's size.
+
+    It may be a `part`, up to the byte `end` of the log.
+    """
 
     log: WaitingLog
     file: BinaryIO
     size: int
     packed: int
+    part: int = 0
+    end: int = 0
+
+
+#: A run and a part of its log.
+_Key = tuple[int, int]
+
+
+def _key(item: _Packed) -> _Key:
+    return (item.log.run_id, item.part)
+
+
+def _end(item: _Packed) -> LogEnd:
+    """Return that a log is stored."""
+    return LogEnd(
+        run_id=item.log.run_id,
+        identity=item.log.identity,
+        part=item.part,
+        size=item.size,
+        packed=item.packed,
+    )
 
 
 class LogUploads:
@@ -124,12 +156,13 @@ class LogUploads:
         self._is_late = is_late
         self._log = log
         self._told_at = float("-inf")
-        self._places: dict[tuple[int, int], LogPlace] = {}
+        self._places: dict[_Key, LogPlace] = {}
         self._placed = threading.Condition()
         self._unreported: list[LogEnd] = []
         self._cpu_seconds = 0.0
         self._pause_until = 0.0
         self._failures = 0
+        self._parts_at = 0.0
         self._failing_since: float | None = None
         self._error = ""
         #: Why logs fail again and again.
@@ -225,11 +258,14 @@ class LogUploads:
             return
         if self._unreported and not self._report():
             return
+        began_at, self._cpu_seconds = now, -time.thread_time()
+        if self._pauses.part_seconds and now >= self._parts_at:
+            self._parts_at = now + self._pauses.part_seconds
+            self._store_parts(now)
         batch = self._waiting.take(BUSY_LOGS if self._is_busy() else IDLE_LOGS, BATCH_BYTES, now)
         if not batch:
-            self._waiting.wait(_LONGEST_WAIT)
+            self._waiting.wait(min(_LONGEST_WAIT, self._pauses.part_seconds or _LONGEST_WAIT))
             return
-        began_at, self._cpu_seconds = now, -time.thread_time()
         try:
             self._store(batch)
         finally:
@@ -253,13 +289,69 @@ class LogUploads:
             if not places:
                 self._fail("no scheduler says where to store logs")
                 return
-            placed = [
-                (item, places[item.log.run_id]) for item in packed if item.log.run_id in places
-            ]
+            placed = [(item, place) for item in packed if (place := places.get(_key(item)))]
             faults = self._send_all([(item, place) for item, place in placed if not place.why])
         self._settle(placed, faults)
 
-    def _settle(self, placed: Sequence[tuple[_Packed, LogPlace]], faults: dict[int, str]) -> None:
+    def _store_parts(self, now: float) -> None:
+        """Store what running runs have written since the last time."""
+        with contextlib.ExitStack() as opened:
+            packed: list[_Packed] = []
+            most = BUSY_LOGS if self._is_busy() else IDLE_LOGS
+            for log in sorted(self._waiting.running(), key=lambda log: log.not_before):
+                is_new = not log.not_before
+                if now >= log.not_before and len(packed) < most:
+                    log.not_before = now + self._pauses.part_seconds
+                    packed += [] if is_new else self._pack_part(log, opened)
+            if not packed:
+                return
+            places = self._ask(packed)
+            if not places:
+                self._fail("no scheduler says where to store logs")
+                return
+            pairs = [(item, place) for item in packed if (place := places.get(_key(item)))]
+            faults = self._send_all([(item, place) for item, place in pairs if not place.why])
+        stored = [item for item, place in pairs if not place.why and _key(item) not in faults]
+        for item in stored:
+            log = item.log
+            if item.part:
+                log.parts, log.offset = item.part, item.end
+            else:
+                log.whole_since = log.parts
+        self._tell([_end(item) for item in stored if item.part])
+        if faults:
+            self._fail(next(iter(faults.values())))
+
+    def _pack_part(self, log: WaitingLog, opened: contextlib.ExitStack) -> list[_Packed]:
+        """Return what is new in a log, if anything is; now and then all that is stored too."""
+        path = self._run_logs.path_of(log.scheduled_at_ms, log.run_id)
+        spans = [(log.parts + 1, log.offset, PART_BYTES)]
+        if log.parts - log.whole_since >= PARTS_IN_A_ROW:
+            spans.append((0, 0, log.offset))
+        packed: list[_Packed] = []
+        try:
+            with open(path, "rb", opener=open_regular) as file:
+                status = os.fstat(file.fileno())
+                for part, begin, most in spans:
+                    size = min(most, status.st_size - begin)
+                    if size > 0:
+                        into = self._room_for(size, opened)
+                        file.seek(begin)
+                        length = pack(
+                            file,
+                            into.write,
+                            size=size,
+                            notes=read_notes(path),
+                            changed_ms=status.st_mtime_ns // 1_000_000,
+                            begins_at=begin,
+                            between=self._breathe,
+                        )
+                        packed.append(_Packed(log, into, size, length, part, begin + size))
+        except OSError:
+            return []  # it has written none yet, or the end of the run will say more
+        return packed
+
+    def _settle(self, placed: Sequence[tuple[_Packed, LogPlace]], faults: dict[_Key, str]) -> None:
         """Note what became of a batch."""
         refused = [place for _, place in placed if place.why]
         if refused:
@@ -267,24 +359,16 @@ class LogUploads:
                 "logs_not_wanted", run_ids=[place.run_id for place in refused], why=refused[0].why
             )
             self._forget([place.run_id for place in refused])
-        stored = [item for item, place in placed if not place.why and item.log.run_id not in faults]
-        self._unreported += [
-            LogEnd(
-                run_id=item.log.run_id,
-                identity=item.log.identity,
-                size=item.size,
-                packed=item.packed,
-            )
-            for item in stored
-        ]
+        stored = [item for item, place in placed if not place.why and _key(item) not in faults]
+        self._unreported += [_end(item) for item in stored]
         self._report()
-        failed = [item.log for item, _ in placed if item.log.run_id in faults]
+        failed = [item.log for item, _ in placed if _key(item) in faults]
         if failed and not stored and not all(log.tries for log in failed):
-            self._fail(faults[failed[0].run_id])
+            self._fail(faults[failed[0].run_id, 0])
             return
         # The store takes others: these have a problem of their own.
         for log in failed:
-            self._put_off(log, faults[log.run_id])
+            self._put_off(log, faults[log.run_id, 0])
 
     def _put_off(self, log: WaitingLog, why: str) -> None:
         first, longest = self._pauses.one
@@ -307,9 +391,7 @@ class LogUploads:
         try:
             with open(path, "rb", opener=open_regular) as file:
                 status = os.fstat(file.fileno())
-                into: BinaryIO = io.BytesIO()
-                if status.st_size > IN_MEMORY_BYTES:
-                    into = opened.enter_context(self._large_file())
+                into = self._room_for(status.st_size, opened)
                 packed = pack(
                     file,
                     into.write,
@@ -331,49 +413,51 @@ class LogUploads:
             self._drop([log], why)
         return None
 
-    def _large_file(self) -> BinaryIO:
-        return tempfile.TemporaryFile(dir=self._folder)
+    def _room_for(self, size: int, opened: contextlib.ExitStack) -> BinaryIO:
+        """Return a file for a packed log: in memory, unless it is large."""
+        if size <= IN_MEMORY_BYTES:
+            return io.BytesIO()
+        return opened.enter_context(tempfile.TemporaryFile(dir=self._folder))
 
     def _breathe(self) -> None:
         """Let others have the processor between two blocks of a large log."""
         if self._is_busy():
             time.sleep(0.05)
 
-    def _ask(self, packed: Sequence[_Packed]) -> dict[int, LogPlace]:
+    def _ask(self, packed: Sequence[_Packed]) -> dict[_Key, LogPlace]:
         """Return the places for these logs, as far as schedulers give them in time."""
         who = self._sender.identity
-        wanted = {item.log.run_id for item in packed}
+        wanted = set(map(_key, packed))
         question = StoreLogs(
             app=who.app,
             address=who.address,
             boot_id=who.boot_id,
             logs=tuple(
-                LogToStore(run_id=item.log.run_id, identity=item.log.identity, packed=item.packed)
+                LogToStore(
+                    run_id=item.log.run_id,
+                    identity=item.log.identity,
+                    packed=item.packed,
+                    part=item.part,
+                )
                 for item in packed
             ),
         )
         with self._placed:
             self._places.clear()
         self._sender.send(question, valid_seconds=PLACE_SECONDS)
-
-        def have_all() -> bool:
-            return self._is_closed or wanted <= {run_id for run_id, _ in self._places}
-
         with self._placed:
-            self._placed.wait_for(have_all, timeout=PLACE_SECONDS)
-            return {
-                run_id: place
-                for (run_id, part), place in self._places.items()
-                if not part and run_id in wanted
-            }
+            self._placed.wait_for(
+                lambda: self._is_closed or wanted <= self._places.keys(), timeout=PLACE_SECONDS
+            )
+            return {key: place for key, place in self._places.items() if key in wanted}
 
-    def _send_all(self, items: Sequence[tuple[_Packed, LogPlace]]) -> dict[int, str]:
+    def _send_all(self, items: Sequence[tuple[_Packed, LogPlace]]) -> dict[_Key, str]:
         """Send logs; return why some could not be."""
-        faults: dict[int, str] = {}
+        faults: dict[_Key, str] = {}
         send = self._send if self._is_busy() or len(items) == 1 else self._pool_send
         for (item, _), why in zip(items, send(items), strict=True):
             if why:
-                faults[item.log.run_id] = why
+                faults[_key(item)] = why
         return faults
 
     def _send(self, items: Sequence[tuple[_Packed, LogPlace]]) -> Iterator[str]:
@@ -403,24 +487,32 @@ class LogUploads:
 
     def _report(self) -> bool:
         """Tell what became of logs; return whether the broker has all of it."""
-        who = self._sender.identity
         while self._unreported and not self._is_closed:
             ends = self._unreported[:LOGS_LIMIT]
-            message = LogsStored(
-                app=who.app, address=who.address, boot_id=who.boot_id, logs=tuple(ends)
-            )
-            sealed = self._sender.seal(
-                message, valid_seconds=VALID_SECONDS, key=CALLBACK_KEY, durable=True
-            )
-            confirms = self._sender.publisher.publish([sealed]).wait(CONFIRM_SECONDS)
-            if confirms[0] is not Confirm.CONFIRMED:
-                self._fail("the broker does not confirm that logs are stored")
+            if not self._tell(ends):
                 return False
             del self._unreported[: len(ends)]
             self._forget([end.run_id for end in ends])
             if not all(end.dropped for end in ends):
                 self._succeed()
         return True
+
+    def _tell(self, ends: Sequence[LogEnd]) -> bool:
+        """Tell what became of some logs; return whether the broker has it."""
+        if not ends:
+            return True
+        who = self._sender.identity
+        message = LogsStored(
+            app=who.app, address=who.address, boot_id=who.boot_id, logs=tuple(ends)
+        )
+        sealed = self._sender.seal(
+            message, valid_seconds=VALID_SECONDS, key=CALLBACK_KEY, durable=True
+        )
+        confirms = self._sender.publisher.publish([sealed]).wait(CONFIRM_SECONDS)
+        if confirms[0] is Confirm.CONFIRMED:
+            return True
+        self._fail("the broker does not confirm that logs are stored")
+        return False
 
     def _tell_dropped(self) -> None:
         dropped = self._waiting.take_dropped(LOGS_LIMIT)

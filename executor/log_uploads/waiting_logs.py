@@ -38,9 +38,14 @@ class WaitingLog:
     identity: int
     scheduled_at_ms: int
     size: int = 0
-    #: How often that failed, and when (monotonic) to try again.
+    #: How often that failed, and when (monotonic) to try again; of a running run, when to begin.
     tries: int = 0
     not_before: float = 0.0
+    #: Of a running run: how many parts are stored, up to which byte, and since which part all of
+    #: it is.
+    parts: int = 0
+    offset: int = 0
+    whole_since: int = 0
 
 
 class WaitingLogs:
@@ -83,16 +88,16 @@ class WaitingLogs:
         return self._bytes
 
     def begin(self, run_id: int, identity: int, scheduled_at_ms: int) -> None:
-        """Note that a run starts, and may write a log."""
-        log = WaitingLog(run_id, identity, scheduled_at_ms)
+        """Note that a run starts, and may write a log; once more changes nothing."""
         with self._changed:
+            known = self._running.get(run_id)
+            if known is not None and known.identity == identity:
+                return
             earlier = self._waiting.pop(run_id, None)
             if earlier is not None:
                 self._bytes -= earlier.size
-            is_new = self._running.get(run_id) != log
-            self._running[run_id] = log
-            if is_new:
-                self._write(b"+ %d %d %d\n" % (run_id, identity, scheduled_at_ms))
+            self._running[run_id] = WaitingLog(run_id, identity, scheduled_at_ms)
+            self._write(b"+ %d %d %d\n" % (run_id, identity, scheduled_at_ms))
 
     def end(self, run_id: int, size: int) -> None:
         """Note that a run has ended; one with an empty log is forgotten."""
@@ -103,7 +108,7 @@ class WaitingLogs:
             if not size:
                 self._write(b"- %d\n" % run_id)
                 return
-            log.size = size
+            log.size, log.not_before = size, 0.0
             self._waiting[run_id] = log
             self._bytes += size
             self._write(b"= %d %d\n" % (run_id, size))

@@ -52,6 +52,7 @@ from warren.sql.registry import presence
 from warren.sql.run_status import IN_FLIGHT
 from warren.sql.runs import queries, successes, transitions
 from warren.sql.runs.run_rows import RoutedRun
+from warren.sql.runs.stored_logs import LogRow
 from warren.sql.runs.successes import SentTo
 
 #: Deliveries per round, with up to 100 reports each, and reports per round: all in one transaction,
@@ -93,6 +94,7 @@ class Callbacks:
         on_freed: called after a commit with the number of ended runs by app and address.
         is_pressing: whether runs wait for what the reported ones give back.
         on_logs: answers executors that ask where to store logs.
+        on_whole: called with stored logs of which parts are left.
 
     """
 
@@ -108,6 +110,7 @@ class Callbacks:
         on_freed: Callable[[Mapping[tuple[int, str], int]], None],
         is_pressing: Callable[[], bool],
         on_logs: Callable[[StoreLogs], None] = lambda _question: None,
+        on_whole: Callable[[list[LogRow]], None] = lambda _rows: None,
     ) -> None:
         self._context = context
         self._ender = ender
@@ -118,6 +121,7 @@ class Callbacks:
         self._on_freed = on_freed
         self._is_pressing = is_pressing
         self._on_logs = on_logs
+        self._on_whole = on_whole
         self._taken: deque[Delivery] = deque()
         self._held: list[Delivery] = []
         self._items: list[_Item] = []
@@ -352,7 +356,7 @@ class Callbacks:
         for message in self._logs:
             unit = partial(note_stored, message=message, app_id=id_of(message.app), now_ms=now_ms)
             try:
-                self._context.database.write(unit)
+                self._on_whole(self._context.database.write(unit))
             except DatabaseUnavailable:
                 raise
             except Exception:

@@ -133,8 +133,11 @@ def _runs_of(
     }
 
 
-def note_stored(session: Session, message: LogsStored, app_id: int, now_ms: int) -> None:
-    """Note what became of logs; of runs that are not this executor's, nothing is noted."""
+def note_stored(session: Session, message: LogsStored, app_id: int, now_ms: int) -> list[LogRow]:
+    """Note what became of logs; of runs that are not this executor's, nothing is noted.
+
+    Return those of which parts are left that are not needed any more.
+    """
     theirs = _runs_of(session, message.address, app_id, message.logs)
     ends = [end for end in message.logs if end.run_id in theirs]
     dropped = {end.run_id: _key(message.app, theirs[end.run_id]) for end in ends if end.dropped}
@@ -142,6 +145,8 @@ def note_stored(session: Session, message: LogsStored, app_id: int, now_ms: int)
     stored_logs.note(session, [_stored(end) for end in ends if not end.dropped and not end.part])
     stored_logs.note(session, [_dropped(end) for end in ends if end.dropped])
     stored_logs.note(session, _parts(ends))
+    whole = [end.run_id for end in ends if not end.dropped and not end.part]
+    return stored_logs.with_parts(session, whole) if whole else []
 
 
 def _key(app: str, run: RoutedRun) -> tuple[int, str]:

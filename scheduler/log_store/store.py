@@ -64,6 +64,8 @@ def all_keys(key: str, parts: int) -> list[str]:
 
 #: How many opened logs are remembered: each has its index, and up to 64 kB of its end.
 REMEMBERED = 32
+#: The most parts that are read of a log: its executor stores all of it anew more often.
+MOST_PARTS = 100
 
 
 class StoredLogs:
@@ -72,11 +74,13 @@ class StoredLogs:
     def __init__(self, open_store: Callable[[], LogStore]) -> None:
         self._open_store = open_store
         self._store: LogStore | None = None
-        self._opened: dict[str, PackedLog] = {}
+        self._opened: dict[tuple[str, int], PackedLog] = {}
         self._lock = threading.Lock()
 
-    def open(self, key: str) -> PackedLog | None:
-        """Return a log; None if it is not there.
+    def open(self, key: str, parts: int = 0) -> PackedLog | None:
+        """Return a log, or what is there of one of which so many parts were stored.
+
+        None if nothing is there.
 
         Raises:
             StoreUnavailable: it cannot be read now.
@@ -84,16 +88,39 @@ class StoredLogs:
 
         """
         with self._lock:
-            opened = self._opened.get(key)
+            opened = self._opened.get((key, parts))
         if opened is not None:
             return opened
         store = self._store = self._store or self._open_store()
-        size = store.size(key)
-        if size is None:
+        opened = _open_parts(store, key, parts) if parts else _open(store, key)
+        if opened is None:
             return None
-        opened = PackedLog(partial(store.fetch, key), size)
         with self._lock:
-            self._opened[key] = opened
+            self._opened[key, parts] = opened
             while len(self._opened) > REMEMBERED:
                 del self._opened[next(iter(self._opened))]
         return opened
+
+
+def _open(store: LogStore, key: str) -> PackedLog | None:
+    size = store.size(key)
+    return None if size is None else PackedLog.open(partial(store.fetch, key), size)
+
+
+def _open_parts(store: LogStore, key: str, parts: int) -> PackedLog | None:
+    """Return what is there of a log: all of it up to some time, and the parts from then on."""
+    whole = _open(store, key)
+    begin = whole.index.size if whole is not None else 0
+    later: list[PackedLog] = []
+    for part in range(parts, max(0, parts - MOST_PARTS), -1):
+        opened = _open(store, part_key(key, part))
+        is_next = opened is not None and (
+            not later or opened.index.begins_at + opened.index.size == later[0].index.begins_at
+        )
+        if opened is None or not is_next or opened.index.begins_at < begin:
+            break
+        later.insert(0, opened)
+    if later and later[0].index.begins_at != begin:
+        later = []  # something between is missing
+    logs = [log for log in (whole, *later) if log is not None]
+    return PackedLog.joined(logs) if logs else None

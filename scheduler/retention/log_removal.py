@@ -4,6 +4,9 @@ Who deletes runs leaves the rows of their logs behind, to be deleted later. A lo
 once no executor can store it any more: the address that it was given has expired.
 """
 
+from collections import deque
+from collections.abc import Sequence
+
 import structlog
 
 from warren.scheduler.log_store.store import PLACE_SECONDS, LogStore, StoreUnavailable, all_keys
@@ -20,6 +23,8 @@ BATCH = 500
 GRACE_MS = 2_000 * PLACE_SECONDS
 #: When a log is tried again that could not be deleted.
 AGAIN_MS = 600_000
+#: The most logs whose parts wait to be deleted.
+MOST_WITH_PARTS = 10_000
 
 log = structlog.get_logger()
 
@@ -43,6 +48,15 @@ class LogRemoval:
         self._lease = LeaseHolder(LEASE, node=node, database=database)
         self._grace_ms = grace_ms
         self._is_prepared = False
+        self._with_parts: deque[LogRow] = deque(maxlen=MOST_WITH_PARTS)
+
+    def drop_parts(self, rows: Sequence[LogRow]) -> None:
+        """Delete the parts of logs that are stored as a whole by now; from any thread.
+
+        Those that are forgotten when this scheduler ends go with their runs.
+        """
+        if rows:
+            self._with_parts.extend(rows)
 
     def run_round(self, now_ms: int) -> float:
         """Delete some logs; return the seconds to wait. The first round prepares the store.
@@ -51,6 +65,7 @@ class LogRemoval:
             StoreUnavailable: the store does not answer; nothing is forgotten.
 
         """
+        self._drop_parts()
         if not self._lease.take(now_ms):
             return POLL_SECONDS
         if not self._is_prepared:
@@ -70,6 +85,16 @@ class LogRemoval:
     def leave(self) -> None:
         """Release the lease, so that another scheduler continues at once."""
         self._lease.release()
+
+    def _drop_parts(self) -> None:
+        rows = [self._with_parts.popleft() for _ in range(len(self._with_parts))]
+        if not rows:
+            return
+        parts = [key for row in rows for key in all_keys(row.key, row.parts)[1:]]
+        faults = self._store.delete(parts)
+        if not faults:
+            none = [{"run_id": row.run_id, "parts": 0} for row in rows]
+            self._database.write(lambda session: stored_logs.note(session, none))
 
     def _delete(self, rows: list[LogRow], now_ms: int) -> None:
         # One part more than were told of: its executor may have died before it told of the last.

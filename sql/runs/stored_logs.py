@@ -125,3 +125,9 @@ def postpone(session: Session, run_ids: Iterable[int], until_ms: int) -> None:
             StoredLog.run_id.in_(chunk), StoredLog.delete_at.is_not(None)
         )
         modify(session, later.values(delete_at=until_ms))
+
+
+def with_parts(session: Session, run_ids: Iterable[int]) -> list[LogRow]:
+    """Return those of these logs that are stored as a whole, and of which parts are left."""
+    rows = by_runs(session, run_ids).values()
+    return [row for row in rows if row.parts and row.state == LogState.STORED]

@@ -23,11 +23,11 @@ from warren.executor.log_uploads.uploads import LogUploads, Pauses
 from warren.executor.log_uploads.waiting_logs import WaitingLogs
 from warren.executor.messaging.outbox import Identity
 from warren.executor.run_logs import RunLogs
-from warren.scheduler.log_store.store import LogStore
+from warren.scheduler.log_store.store import LogStore, part_key
 
 APP, DAY_MS = "demo", 1_790_000_000_000
 #: Quick enough for tests.
-BRIEF = Pauses(all=(0.02, 0.1), one=(0.02, 0.1), fault_seconds=0.0)
+BRIEF = Pauses(all=(0.02, 0.1), one=(0.02, 0.1), fault_seconds=0.0, part_seconds=0.05)
 
 
 class Confirmed:
@@ -79,13 +79,17 @@ class Schedulers:
             self.uploads.take(LogPlaces(places=places))
 
     def _place(self, run_id: int, identity: int, log: Any) -> LogPlace:
-        key = key_of(run_id)
+        key = part_key(key_of(run_id), log.part)
         url = self.store.address(key, log.packed)
         return LogPlace(run_id=run_id, identity=identity, part=log.part, key=key, url=url)
 
     @property
     def stored(self) -> list[int]:
         return [end.run_id for end in self.ends if not end.dropped and not end.part]
+
+    def parts(self, run_id: int) -> int:
+        """Return how many parts of a log are stored."""
+        return max((end.part for end in self.ends if end.run_id == run_id), default=0)
 
     @property
     def dropped(self) -> dict[int, str]:
@@ -133,6 +137,7 @@ class UploadCase:
         )
         self.schedulers.uploads = self.uploads
         self.uploads.told()
+        self.uploads._told_at = float("inf")  # as heartbeats' answers keep saying it
 
     def trigger(self, run_id: int) -> Trigger:
         return Trigger(
@@ -144,6 +149,11 @@ class UploadCase:
         path = Path(self.run_logs.path_of(DAY_MS, run_id))
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(text or f"log of {run_id}\n".encode())
+
+    def write(self, run_id: int, text: bytes) -> None:
+        """Let a running run write more."""
+        with Path(self.run_logs.path_of(DAY_MS, run_id)).open("ab") as file:
+            file.write(text)
 
     def run(self, *run_ids: int, text: bytes = b"") -> None:
         """Let runs begin and end."""

@@ -201,3 +201,43 @@ def test_a_part_of_a_log_of_50_mb_is_read_without_the_rest(
     read = sum(int(last) - int(first) + 1 for first, last in spans)
     assert read < 4_000_000 < len(packed) * 2
     assert read < len(packed) / 2
+
+
+def test_a_host_that_is_lost_leaves_what_its_running_runs_wrote_until_then(
+    cluster: Cluster, s3: S3Server, rows: Rows
+) -> None:
+    cluster.be_quick()
+    cluster.scheduler(log_store=s3.store())
+    executor = cluster.executor(log_text=text_of)
+    cluster.wait_online()
+    cluster.job("hangs", handler="sleep")
+    run_id = cluster.trigger("hangs")
+    eventually(lambda: (row := rows.find(run_id)) is not None and row.parts)
+
+    cluster.kill(executor)
+    shutil.rmtree(cluster.folder / "logs")
+    shutil.rmtree(cluster.folder / "state")
+
+    assert cluster.wait_final(run_id).status == "LOST"
+    part = reader(s3.store()).read(rows.source(run_id), 1, limit=9)
+    assert (part.lines[0], part.is_stored) == (f"run {run_id}", True)
+
+
+def test_parts_are_deleted_once_the_whole_log_is_stored(
+    cluster: Cluster, s3: S3Server, rows: Rows
+) -> None:
+    cluster.scheduler(log_store=s3.store())
+    cluster.executor(log_text=text_of)
+    cluster.wait_online()
+    cluster.job("waits", handler="until-file")
+    end = cluster.folder / "end"
+    run_id = cluster.trigger("waits", param=str(end))
+    eventually(lambda: (row := rows.find(run_id)) is not None and row.parts)
+
+    end.touch()
+
+    rows.wait_stored(run_id)
+    eventually(lambda: len(s3.objects) == 1)
+    row = rows.find(run_id)
+    assert row is not None
+    assert row.parts == 0

@@ -12,6 +12,7 @@ from warren.broker.transport import Confirm
 from warren.executor.log_uploads.uploads import Pauses
 from warren.executor.log_uploads.waiting_logs import waiting_runs
 from warren.scheduler.log_store.folder_store import FolderStore
+from warren.scheduler.log_store.store import StoredLogs
 
 
 @pytest.fixture
@@ -205,3 +206,52 @@ def test_while_runs_wait_logs_are_stored_a_few_at_a_time(tmp_path: Path, s3: S3S
     busy[0] = False
     eventually(all_stored(case, *range(1, 41)))
     case.uploads.close()
+
+
+def stored_text(case: UploadCase, run_id: int) -> bytes:
+    """Return what is read of a log of which parts are stored."""
+    logs = StoredLogs(lambda: case.store)
+    log = logs.open(key_of(run_id), case.schedulers.parts(run_id))
+    return b"" if log is None else b"".join(log.text())
+
+
+def test_what_a_running_run_wrote_is_in_the_store_seconds_later(case: UploadCase) -> None:
+    case.begin(1, b"first line\nand a half")
+    eventually(lambda: stored_text(case, 1) == b"first line\nand a half")
+
+    case.write(1, b" line\nthird\n")
+
+    eventually(lambda: stored_text(case, 1) == b"first line\nand a half line\nthird\n")
+    logs = StoredLogs(lambda: case.store)
+    log = logs.open(key_of(1), case.schedulers.parts(1))
+    assert log is not None
+    assert log.read(2, 1).text == "and a half line"
+    assert log.read(1, 1, at_end=True).text == "third"
+    assert log.search("HALF", 1).lines == (2,)
+
+
+def test_a_log_that_grows_for_long_has_few_parts_to_read(case: UploadCase, s3: S3Server) -> None:
+    case.begin(1, b"line 0\n")
+    for number in range(1, 65):
+        eventually(lambda number=number: case.schedulers.parts(1) >= number)  # type: ignore[misc]
+        case.write(1, b"line %d\n" % number)
+    eventually(lambda: stored_text(case, 1).endswith(b"line 64\n"))
+    s3.requests.clear()
+
+    text = stored_text(case, 1)
+
+    assert text.decode().splitlines() == [f"line {number}" for number in range(65)]
+    assert len({key for _, key, _ in s3.requests}) <= 35
+
+
+def test_the_whole_log_replaces_its_parts(case: UploadCase) -> None:
+    case.begin(1, b"first\n")
+    eventually(lambda: case.schedulers.parts(1) == 1)
+
+    case.write(1, b"last\n")
+    case.uploads.end(case.trigger(1), has_log=True)
+
+    eventually(all_stored(case, 1))
+    whole = StoredLogs(lambda: case.store).open(key_of(1))
+    assert whole is not None
+    assert b"".join(whole.text()) == b"first\nlast\n"
