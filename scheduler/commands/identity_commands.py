@@ -260,6 +260,7 @@ class IdentityCommands:
             who = self._context.actor.who
             identities.add(session, user.id, issuer, subject, now_ms=now_ms, by=who)
             users.set_access(user, sso_until=0, tokens_until=0)
+            user.must_change_password = 0
             user.generation += 1
             after = {"issuer": issuer, "subject": subject}
             self._context.note(

@@ -16,9 +16,10 @@ from warren.admin_web.access.sign_ins import (
     SignIns,
     TooManyAttempts,
 )
+from warren.scheduler.commands.identity_commands import Person, Reading
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import users
-from warren.sql.accounts.users import Role
+from warren.sql.accounts import group_rules, identities, users
+from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
 from warren.sql.registry import apps
@@ -131,3 +132,49 @@ def restore(database: Database, left: str) -> None:
         commands.enable(other)
     except NotFound:
         add_user(database, other, Role.ADMINISTRATOR)
+
+
+def test_one_person_who_signs_in_twice_at_one_instant_becomes_one_user(
+    databases: list[Database],
+) -> None:
+    clock = Clock()
+    databases[0].write(
+        lambda session: group_rules.replace_all(session, {"data": Rights(role=Role.ADMINISTRATOR)})
+    )
+    consoles = [SignIns(database, clock.now_ms) for database in databases]
+
+    for number in range(ROUNDS):
+        person = Person(issuer="https://x", subject=f"{number}", groups=("data",), name="carol")
+        reading = Reading(at_ms=clock.now, refresh_token=None, tokens_ms=1)
+        acts = [
+            lambda console=console, person=person, reading=reading: console.open_for(
+                person, reading, id_token="", origin="127.0.0.1", agent="tests"
+            )
+            for console in consoles
+        ]
+
+        assert [type(answer) for answer in at_once(acts)] == [SignedIn, SignedIn]
+
+    linked = databases[0].read(identities.all_linked)
+    assert sorted(each.user.name for each in linked) == ["carol", "carol-2", "carol-3", "carol-4"]
+
+
+def test_groups_that_two_processes_find_due_are_read_by_one(databases: list[Database]) -> None:
+    user = databases[0].read(lambda session: users.by_name(session, "alice"))
+    assert user is not None
+    identity_id = databases[0].write(
+        lambda session: identities.add(session, user.id, "x", "y", now_ms=1, by="z").id
+    )
+
+    for now_ms in range(10, 10 + ROUNDS):
+        claims = at_once(
+            [
+                lambda database=database, now_ms=now_ms: database.write(
+                    lambda session: identities.claim(
+                        session, identity_id, now_ms=now_ms, until_ms=now_ms + 1
+                    )
+                )
+                for database in databases
+            ]
+        )
+        assert sorted(claims) == [False, True]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.support.browser import sign_in
+from tests.support.browser import page_of, sign_in
 from tests.support.console import PASSWORD, Clock
 from tests.support.oidc_provider import OidcProvider
 from tests.support.ports import free_port
@@ -155,3 +155,21 @@ def test_a_user_that_was_there_links_to_the_provider_and_signs_in_there_from_the
     page.get_by_role("link", name="Sign in with single sign-on").click()
     at_the_provider(page, "olga")
     expect(page.get_by_role("link", name="operator")).to_be_visible()
+
+
+def test_an_administrator_sees_whose_rights_a_rule_changes(chromium: Browser, site: Site) -> None:
+    site.provider.add("olga", "data")
+    site.console.sign_in(site.console.visit(), "olga")
+    page = page_of(chromium, site.url, "admin")
+    page.goto("/users")
+
+    page.get_by_role("link", name="Rules for groups").click()
+    page.get_by_role("link", name="data").click()
+    page.get_by_label("mails").check()
+    page.get_by_role("button", name="Show what would change").click()
+
+    expect(page.get_by_role("row", name="olga")).to_contain_text("mails")
+    page.get_by_role("button", name="Change the rules").click()
+    expect(page.get_by_text("Rules changed.")).to_be_visible()
+    assert len(site.console.rights("olga").app_ids) == 2
+    page.context.close()

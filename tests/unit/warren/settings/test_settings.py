@@ -580,3 +580,45 @@ def test_a_list_of_urls_is_kept_as_it_is_even_with_a_comma_in_a_password(
 
     assert read_settings().database_url == urls
     assert [url.password for url in parse_all(urls)] == ["hu,sh", "hush"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "words"),
+    [
+        ("OIDC_ISSUER", "login.example.com", "this is not one"),
+        ("OIDC_ISSUER", "http://login.example.com", "http is only for this machine"),
+        ("OIDC_ISSUER", "https://u:p@login.example.com", "more than a host and a path"),
+        ("OIDC_ISSUER", "https://login.example.com/?a=b", "more than a host and a path"),
+        ("OIDC_CLIENT_ID", "war ren", "other characters than visible ASCII"),
+        ("OIDC_REDIRECT_URL", "https://warren.example.com", "the console serves /sso/callback"),
+        ("OIDC_REDIRECT_URL", "http://warren.example.com/sso/callback", "only for this machine"),
+        ("OIDC_SCOPES", "profile email", "openid is missing"),
+        ("OIDC_SCOPES", 'openid "groups"', "is not one"),
+        ("OIDC_GROUPS_CLAIM", " ", "this is not one"),
+        ("OIDC_TOKEN_HOURS", "0", "hours, above 0 and up to 720, got: '0'"),
+        ("OIDC_CONTACT", "x" * 201, "a line of up to 200 characters"),
+        ("LOCAL_SIGN_IN", ",", "it names nobody"),
+        ("LOCAL_SIGN_IN", "olga,ad min", "'ad min' is no user's name"),
+    ],
+)
+def test_each_setting_of_single_sign_on_says_what_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, words: str
+) -> None:
+    monkeypatch.setenv(f"WARREN_{variable}", value)
+
+    [line] = problems()
+
+    assert line.startswith(f"WARREN_{variable}: expected ")
+    assert words in line
+
+
+def test_the_secret_of_single_sign_on_may_be_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "oidc").write_text("hush\n")
+    monkeypatch.setenv("WARREN_OIDC_CLIENT_SECRET_FILE", str(tmp_path / "oidc"))
+
+    settings = read_settings()
+
+    assert settings.oidc_client_secret == "hush"
+    assert "hush" not in repr(settings)
