@@ -438,6 +438,7 @@ class Code(Sentence):
     BACKFILL_SKIPS = "expected skips of job %(job)s, got: %(got)s"
     NO_BACKFILL = "no backfill %(id)s", ProblemKind.UNKNOWN
     BACKFILL_OVER = "backfill %(id)s is over already (%(state)s)", ProblemKind.CONFLICT
+    RERUN_NOTHING = "no run that can be repeated matches"
     RERUN_PARTS = "expected one of failed, from and only, got several"
     RERUN_NO_FLOW = (
         "run %(id)s is not that of a flow, its job is none any more, or it never began; run it "

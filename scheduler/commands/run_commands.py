@@ -291,21 +291,23 @@ class RunCommands:
         If the same `once` was used within a day, only the first of the earlier runs is returned.
 
         Raises:
-            Problem: there is no such run, it or a later one for its due time is open, its job or
-                its version of the script is gone, it is not said whether children that have already
-                run for its due time run again, or the key was used for a different request; or the
-                part of a flow to repeat does not exist.
+            Problem: there are none, or there is no such run, it or a later one for its due time is
+                open, its job or its version of the script is gone, it is not said whether children
+                that have already run for its due time run again, or the key was used for a
+                different request; or the part of a flow to repeat does not exist.
 
         """
         self._context.actor.demand(Right.OPERATE)
         # Reserved before the transaction, so that a retry after a lost answer plans nothing twice;
         # of the sequence itself, so that these ids are higher than those of all that is repeated.
-        first = self._context.database.write(partial(take_block, size=len(run_ids)))
+        first = self._context.database.write(partial(take_block, size=max(1, len(run_ids))))
 
         def unit(session: Session) -> list[int]:
             now_ms = self._context.now_ms()
             if (known := claimed_id(session, once, first, now_ms)) != first:
                 return [known]
+            if not run_ids:
+                raise Problem(Code.RERUN_NOTHING)
             runs = self._repeatable(session, run_ids, options)
             planned = [
                 self._repeat(session, run, first + index, now_ms, current=options.current)

@@ -305,7 +305,10 @@ def rerun(
         if is_filter or dry_run:
             asked = _rerun_filter(client, settings, since=since, **filters) if is_filter else {}
             found = client.rerun_all(ids, newest=newest, dry_run=True, **asked, **wanted)
-            _print_found(found, as_json=as_json and dry_run)
+            if not as_json:
+                _print_found(found)
+            elif dry_run:
+                print_struct(found)
             if dry_run or not found.run_ids:
                 return 0
             if not yes and not click.confirm("Repeat them?", default=False, err=True):
@@ -345,16 +348,13 @@ def _repeat(
         return client.rerun_all(run_ids, children=True, **wanted)
 
 
-def _print_found(found: Reruns, *, as_json: bool) -> None:
-    """Say which runs would be repeated, and how many would not, and why."""
-    if as_json:
-        print_struct(found)
-        return
+def _print_found(found: Reruns) -> None:
+    """Print which runs would be repeated, and how many would not, and why."""
     for run_id in found.run_ids:
-        print(run_id, file=sys.stderr)
+        print_line(str(run_id))
     left_out = ", ".join(f"{number} {reason}" for reason, number in sorted(found.left_out.items()))
-    words = f"to repeat: {len(found.run_ids)}" + (f"; left out: {left_out}" if left_out else "")
-    print(words, file=sys.stderr)
+    words = f"to repeat: {len(found.run_ids)}"
+    print_line(f"{words}; left out: {left_out}" if left_out else words)
 
 
 def _question(error: ApiError) -> str | None:

@@ -195,7 +195,10 @@ class RunEndpoints:
         run_ids, left_out = self._to_repeat(call, options)
         if body.dry_run:
             return Reply(value=Reruns(run_ids=run_ids, left_out=left_out))
-        more = ["newest"] if body.newest else []
+        more: list[object] = ["newest"] if body.newest else []
+        if not body.run_ids:
+            # Not what the filter finds: at a repetition, that is open.
+            more += [body.app, body.job, body.status, body.unresolved, body.since, body.until]
         once = idempotent([body.run_ids, *_asked_again(body), *more], call)
         planned, is_new = self._services.commands(call.actor).runs.rerun(
             run_ids, options, once=once
@@ -212,10 +215,6 @@ class RunEndpoints:
             raise at_pointer("/run_ids", f"expected run_ids or a filter, got: {got}")
         if body.run_ids and not body.dry_run:
             return body.run_ids, {}
-        if "Idempotency-Key" in request.headers:
-            # A filter would not find the same runs again: these are open then.
-            words = "expected run_ids with a key, such as those that a dry run answers"
-            raise at_parameter("Idempotency-Key", words)
         wanted = self._rerun_filter(call) if has_filter else None
         commands = self._services.commands(call.actor).bulk_runs
 
@@ -234,8 +233,6 @@ class RunEndpoints:
         if len(found) > MAX_RERUNS:
             words = f"expected a filter that finds up to {MAX_RERUNS} runs, got: {len(found)}"
             raise at_pointer("", f"{words}; narrow it by since and until")
-        if not found and not body.dry_run:
-            raise at_pointer("", "no run that can be repeated matches")
         return found, {outcome.value: number for outcome, number in left_out.items()}
 
     def _rerun_filter(self, call: Call) -> RunSearch:

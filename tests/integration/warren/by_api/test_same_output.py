@@ -9,7 +9,8 @@ from collections.abc import Callable
 from functools import partial
 
 from flask import Flask
-from sqlalchemy import update
+from sqlalchemy import select, update
+from sqlalchemy.orm import Session
 
 from tests.integration.warren.by_api.conftest import Desk, RealClock
 from tests.support.api import make_api, make_token
@@ -242,6 +243,32 @@ def test_jobs_are_muted_until_a_time_and_for_a_reason(desk: Desk) -> None:
         assert noted.splitlines()[1].startswith("script acknowledged until 20")
         assert ended == "sync is not muted\n"
         assert rows.database.read(lambda session, id_=job_id: mutes.of_job(session, id_)) is None
+
+
+def rerun_of(session: Session, run_ids: list[int]) -> list[int | None]:
+    repeated = select(Run.rerun_of).where(Run.id.in_(run_ids)).order_by(Run.id)
+    return list(session.execute(repeated).scalars())
+
+
+def test_a_filter_finds_the_runs_to_repeat_and_lists_them_first(desk: Desk) -> None:
+    for way, rows in ((desk.here, desk.rows), (desk.there, desk.by_api)):
+        job_id = rows.job("sync")
+        now_ms = RealClock().now_ms()
+        failed = [rows.run(job_id, now_ms - n * 1_000, status="FAILED") for n in (3, 2)]
+        rows.run(rows.job("other"), now_ms - 1_000, status="FAILED")
+
+        ahead = way("runs rerun --job sync --dry-run --json").out
+        newest = way("runs rerun --job sync --newest --dry-run")
+        unasked = way("runs rerun --job sync")
+        done = way("runs rerun --job sync --yes --json")
+        again = way("runs rerun --job sync --status FAILED --yes")
+
+        assert json.loads(ahead) == {"run_ids": failed, "left_out": {}}
+        assert newest.out == f"{failed[1]}\nto repeat: 1\n"
+        assert unasked.status == 1
+        planned = [json.loads(line)["id"] for line in done.out.splitlines()]
+        assert rows.database.read(lambda s, ids=planned: rerun_of(s, ids)) == failed
+        assert again.out == "to repeat: 0; left out: 2 OPEN\n"
 
 
 def test_a_run_is_waited_for_and_its_end_is_told(desk: Desk) -> None:

@@ -207,16 +207,22 @@ class TestRerun:
         assert refused.status_code == 422
         assert why in refused.text
 
-    def test_a_filter_takes_no_key_since_it_would_find_other_runs(
+    def test_a_filter_with_a_key_repeats_once_although_it_finds_other_runs_later(
         self, admin: Program, rows: Rows, clock: Clock, job_id: int
     ) -> None:
         rows.run(job_id, clock.now, status="FAILED")
         key = {"Idempotency-Key": "again-all"}
 
-        refused = admin.post("/runs:rerun", {"app": "reports"}, headers=key)
+        first = admin.post("/runs:rerun", {"app": "reports"}, headers=key)
+        rows.run(job_id, clock.now + 1, status="FAILED")
+        again = admin.post("/runs:rerun", {"app": "reports"}, headers=key)
+        other = admin.post("/runs:rerun", {"job": "reports/nightly"}, headers=key)
 
-        assert refused.status_code == 422
-        assert "expected run_ids with a key" in refused.text
+        assert first.status_code == again.status_code == 202
+        assert again.get_json()["run_ids"] == first.get_json()["run_ids"]
+        assert again.headers["Idempotent-Replayed"] == "true"
+        assert other.status_code == 422
+        assert len(admin.get("/runs?kind=RERUN").get_json()["items"]) == 1
 
     def test_children_that_ran_are_named_to_whoever_asks_about_them(
         self, admin: Program, rows: Rows, clock: Clock
