@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS, MortalDatabase
 from tests.support.invariants import assert_sound
+from tests.support.server_words import fail_for_want_of_room
 from warren.scheduler.dispatch.peeks import BROKEN_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import History, Job
@@ -67,12 +67,9 @@ def test_a_server_without_a_temporary_folder_costs_jobs_no_longer_than_that_last
     cluster.wait_online()
     for name in ("one", "two"):
         cluster.job(name)
-    unwritable = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1, MESSAGE_TEXT = 'no temporary file'"
-    if cluster.database.dialect.is_embedded:
-        unwritable = "SELECT id FROM a_table_that_is_gone"
 
     def fail(session: Session, *_: object, **_facts: object) -> None:
-        session.execute(text(unwritable))
+        fail_for_want_of_room(session, cluster.database)
 
     with monkeypatch.context() as broken:
         for name in ("route", "end"):

@@ -1,6 +1,5 @@
 """Several who would run the same due times at once: each due time runs once."""
 
-import re
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -8,13 +7,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from sqlalchemy import text
 from sqlalchemy.orm import Session
 
 from tests.integration.scheduler.family import end
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, OpenNode
 from tests.support.eventually import eventually
+from tests.support.server_words import waits_for_a_lock
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.backfills.draft import BackfillRequest
@@ -48,33 +47,22 @@ def request(cluster: Cluster, **fields: Any) -> BackfillRequest:
     return BackfillRequest(spans=spans, at_once=DUE_TIMES, **fields)
 
 
-def waits_for_a_lock(session: Session) -> bool:
-    """Return whether a transaction of this database waits for a row.
-
-    The tables of information_schema would not do: whoever reads them more than ten times a second
-    gets the same answer for ever.
-    """
-    ids = session.execute(
-        text("SELECT id FROM information_schema.processlist WHERE db = DATABASE()")
-    )
-    ours = set(ids.scalars())
-    status = session.execute(text("SHOW ENGINE INNODB STATUS")).one().Status
-    waiting = re.findall(r"^LOCK WAIT .*\n\w+ thread id (\d+)", status, re.MULTILINE)
-    return not ours.isdisjoint(map(int, waiting))
-
-
 def beside_commit(cluster: Cluster, node: OpenNode, other: Callable[[], object]) -> object:
     """Let a scheduler refill, and another work before it commits; return the other's result.
 
     The other is done by then, unless it waits for the commit.
     """
     mortal, begun = cluster.mortals[id(node)], []
+
+    def is_held_up(session: Session) -> bool:
+        return waits_for_a_lock(session, cluster.database)
+
     with ThreadPoolExecutor(1) as pool:
 
         def begin() -> None:
             mortal.before_commit = lambda: None
             begun.append(pool.submit(other))
-            eventually(lambda: begun[0].done() or cluster.database.read(waits_for_a_lock))
+            eventually(lambda: begun[0].done() or cluster.database.read(is_held_up))
 
         node.context.ids.reserve()
         mortal.before_commit = begin

@@ -15,6 +15,7 @@ from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sealed import mac
+from tests.support.server_words import fail_for_want_of_room
 from warren.broker.codec import VERSION
 from warren.broker.messages import OpenRunsReply, Outcome, RunStateQuery
 from warren.broker.signing import ClusterKeys
@@ -364,14 +365,8 @@ def test_an_error_of_the_server_decides_no_run(
 def test_results_wait_while_the_server_cannot_store_them(
     cluster: Cluster, node: SchedulerNode, desk: FakeExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    unwritable = (
-        "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1878, MESSAGE_TEXT = 'no temporary file'"
-    )
-    if cluster.database.dialect.is_embedded:
-        unwritable = "SELECT id FROM a_table_that_is_gone"
-
     def fail(session: Session, _ends: Sequence[transitions.FinalState]) -> None:
-        session.execute(text(unwritable))
+        fail_for_want_of_room(session, cluster.database)
 
     cluster.job("work", concurrency=50)
     ids = [cluster.trigger("work") for _ in range(6)]

@@ -7,6 +7,7 @@ import pytest
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
+from tests.support.server_words import refuse_message
 from tests.support.sql_rows import put, statements
 from warren.broker.messages import Finished
 from warren.scheduler.node import SchedulerNode
@@ -198,13 +199,7 @@ def test_a_success_that_cannot_be_stored_spoils_no_other_and_slows_few(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ids = sent(cluster, desk, 16)
-    if cluster.database.dialect.is_embedded:
-        refused = "CREATE TRIGGER poison BEFORE UPDATE ON xxl_job_log WHEN NEW.handle_msg = 'x'"
-        refused += " BEGIN SELECT RAISE(ABORT, 'no'); END"
-    else:
-        refused = "CREATE TRIGGER poison BEFORE UPDATE ON xxl_job_log FOR EACH ROW"
-        refused += " IF NEW.handle_msg = 'x' THEN SIGNAL SQLSTATE '45000'; END IF"
-    cluster.database.write(lambda session: session.connection().exec_driver_sql(refused))
+    refuse_message(cluster.database, "x")
     reports = [success(cluster, desk, one) for one in ids]
     reports[3] = success(cluster, desk, ids[3], message="x")
 
