@@ -3,14 +3,13 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, Protocol
 
 from benchmarks import cpu
 from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.postgresql import PrivatePostgreSQL
-
-DatabaseServer: TypeAlias = PrivateMariaDB | PrivatePostgreSQL
+from tests.support.server_words import DatabaseServer
 
 #: The memory that a server for millions of rows would have at least.
 MEMORY = "1GB"

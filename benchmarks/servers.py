@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import cpu, databases
-from benchmarks.databases import DatabaseServer, MeasuredDatabase
+from benchmarks.databases import MeasuredDatabase
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.server_words import DatabaseServer
 
 
 @dataclass

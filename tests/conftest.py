@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 from contextlib import suppress
 from multiprocessing import resource_tracker
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,15 +23,13 @@ from tests.support.rabbitmq import PrivateRabbit
 from tests.support.restored_logs import restored_logs
 from tests.support.running_order import SHARED, running_order
 from tests.support.schemas import ServerSchemas, SQLiteSchema
-from tests.support.server_words import ON_POSTGRESQL
+from tests.support.server_words import ON_POSTGRESQL, DatabaseServer
 from tests.support.shared_services import SharedServices
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 __all__ = ["restored_logs"]
-
-DatabaseServer: TypeAlias = PrivateMariaDB | PrivatePostgreSQL
 
 #: A variable with the id of the process that runs the tests, for its workers.
 _CONTROLLER = "TEST_CONTROLLER"

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from benchmarks.databases import DatabaseServer
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.postgresql import PrivatePostgreSQL
+from tests.support.server_words import DatabaseServer
 
 
 class ServedDatabase(Protocol):

@@ -11,7 +11,6 @@ import pika
 import psycopg
 from sqlalchemy.exc import SQLAlchemyError
 
-from benchmarks.databases import DatabaseServer
 from benchmarks.gateway.two_gateways import TwoGateways
 from benchmarks.soak.cluster import DATABASE, SoakCluster
 from benchmarks.soak.plan import OF_NODES, Fault, Kind
@@ -22,6 +21,7 @@ from tests.support.processes import stop
 from tests.support.rabbitmq import ENOUGH_MEMORY, NO_MEMORY, PrivateRabbit
 from tests.support.replicated_mariadb import ReplicatedMariaDB
 from tests.support.replicated_postgresql import ReplicatedPostgreSQL
+from tests.support.server_words import DatabaseServer
 from warren.broker.topology import REPLY_EXCHANGE, TRIGGER_EXCHANGE
 from warren.sql.errors import DatabaseUnavailable
 

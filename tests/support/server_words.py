@@ -2,13 +2,17 @@
 
 import os
 import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import pytest
 from sqlalchemy import text
 from sqlalchemy.orm import Session
 
+from tests.support.mariadb import PrivateMariaDB
+from tests.support.postgresql import PrivatePostgreSQL
 from warren.sql.engine import Database
+
+DatabaseServer: TypeAlias = PrivateMariaDB | PrivatePostgreSQL
 
 #: Whether the tests use PostgreSQL wherever they would use MariaDB.
 ON_POSTGRESQL = os.environ.get("TEST_DATABASE") == "postgresql"
