@@ -99,7 +99,7 @@ fuzz: $(TEST_INSTALLED) ## Fuzz the HTTP API with requests generated from its de
 openapi: $(TEST_INSTALLED) ## Write docs/openapi.json, the description of the HTTP API
 	@$(BIN)/python -m tests.support.write_openapi
 
-interop: $(TEST_INSTALLED) services ## Test the gateway with executors of XXL-JOB in Python, Java and Go; needs Maven and Go
+interop: $(TEST_INSTALLED) services ## Test the gateway with executors of XXL-JOB in Python, Java and Go, and single sign-on with Keycloak; needs Maven and Go
 	@CI=true INTEROP=1 $(BIN)/pytest -rs tests/interop $(PYTEST_ARGS)
 
 lint: $(TEST_INSTALLED) ## Check format, lint and types
