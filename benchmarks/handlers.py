@@ -46,3 +46,11 @@ def talkative(context: JobContext) -> str:
     os.write(STARTS, b"%d\n" % context.run_id)
     print(context.param)
     return "done"
+
+
+@job("says")
+def says(context: JobContext) -> str:
+    """Print a line."""
+    os.write(STARTS, b"%d\n" % context.run_id)
+    print("hello from run", context.run_id)
+    return "said"

@@ -48,10 +48,10 @@ from warren.executor.messaging.outbox import CONFIRM_SECONDS, VALID_SECONDS, Sen
 from warren.executor.run_logs import RunLogs, read_notes
 
 #: Logs that are stored together, and their bytes: while runs wait for slots, and otherwise.
-BUSY_LOGS, IDLE_LOGS = 10, 100
+BUSY_LOGS, IDLE_LOGS = 20, 100
 BATCH_BYTES = 8_000_000
 #: The part of a processor's time that this takes: while runs wait for slots, and otherwise.
-BUSY_SHARE, IDLE_SHARE = 0.05, 0.5
+BUSY_SHARE, IDLE_SHARE = 0.02, 0.5
 #: Logs that are sent at the same time while no runs wait.
 AT_A_TIME = 4
 #: Logs up to this size are packed in memory.

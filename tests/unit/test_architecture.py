@@ -53,6 +53,7 @@ HOMES = {
     "waitress": ["admin_web"],
     "prometheus_client": ["admin_web"],
     "argon2": ["scheduler.commands.passwords"],
+    "botocore": ["scheduler.log_store.s3_store"],
     "authlib": ["admin_web.access.openid_connect"],
     "joserfc": ["admin_web.access.openid_connect"],
     "cryptography": ["admin_web.access.openid_connect"],
