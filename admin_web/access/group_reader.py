@@ -49,6 +49,7 @@ class GroupReader:
         due = self._database.read(
             lambda session: identities.due(
                 session,
+                self._sso.provider.issuer,
                 now_ms=now_ms,
                 seen_since_ms=now_ms - IDLE_SECONDS * 1000,
                 made_since_ms=now_ms - LONGEST_SECONDS * 1000,

@@ -63,8 +63,8 @@ SKEW_SECONDS = 60
 SILENCE_SECONDS, ANSWER_SECONDS = 4.0, 8.0
 #: How many threads may wait for the provider at a time; others are refused after a while.
 MOST_WAITING = 8
-#: How long its description is kept; how soon it is asked again for a description that it did not
-#: give, and for keys because one is unknown.
+#: How long its description and its keys are kept; how soon it is asked again for a description
+#: that it did not give, and for keys because one is unknown.
 DESCRIPTION_SECONDS, FAILED_SECONDS, KEYS_SECONDS = 3_600.0, 5.0, 10.0
 #: The most bytes of an answer: 500 groups in an ID token take some 30 kB.
 ANSWER_BYTES = 2_000_000
@@ -124,7 +124,7 @@ class OpenIDConnect:
         self._lock = threading.Lock()
         self._description: Mapping[str, Any] = {}
         self._described_at = self._failed_at = self._keys_at = float("-inf")
-        self._failure = ""
+        self._failure = self._keys_failure = ""
         self._keys: KeySet | None = None
 
     @property
@@ -261,19 +261,39 @@ class OpenIDConnect:
         return found
 
     def _known_keys(self, *, instead_of: KeySet | None = None) -> KeySet:
-        """Return the provider's keys; new ones if it was not asked for some within 10 s."""
+        """Return the provider's keys, which are fetched every hour.
+
+        Instead of those in which one is missing, new ones are, unless they were within 10 s.
+
+        Raises:
+            ProviderError: it gives none.
+
+        """
         address = self._described()["jwks_uri"]
         with self._lock:
-            is_fresh = self._monotonic() - self._keys_at < KEYS_SECONDS
-            if self._keys is not None and (self._keys is not instead_of or is_fresh):
-                return self._keys
-            found = self._http.json("GET", address, _JSON)
-            self._keys_at = self._monotonic()
+            age, known = self._monotonic() - self._keys_at, self._keys
+            if known is None and age < KEYS_SECONDS:
+                raise ProviderAway(self._keys_failure)
+            lasts = KEYS_SECONDS if known is instead_of else DESCRIPTION_SECONDS
+            if known is not None and age < lasts:
+                return known
             try:
-                self._keys = KeySet.import_key_set(found)  # type: ignore[arg-type] # it is checked
-            except (JoseError, ValueError, TypeError, KeyError) as error:
-                raise ProviderError("the provider's keys cannot be read") from error
+                self._keys = self._fetched_keys(address)
+            except ProviderError as error:
+                self._keys_failure = str(error)
+                if known is None or known is instead_of:
+                    raise
+                return known
+            finally:
+                self._keys_at = self._monotonic()
             return self._keys
+
+    def _fetched_keys(self, address: str) -> KeySet:
+        found = self._http.json("GET", address, _JSON)
+        try:
+            return KeySet.import_key_set(found)  # type: ignore[arg-type] # it is checked
+        except (JoseError, ValueError, TypeError, KeyError) as error:
+            raise ProviderError("the provider's keys cannot be read") from error
 
     def _token(self, grant: str, **told: str) -> dict[str, Any]:
         """Return what the token endpoint answers; it has `error` if that refuses."""

@@ -31,6 +31,7 @@ class DueIdentity(NamedTuple):
 
     id: int
     key_hash: str
+    issuer: str
     subject: str
     refresh_token: str
     signed_in_at: int
@@ -93,9 +94,18 @@ def set_groups(identity: Identity, groups: Sequence[str], *, read_at: int) -> No
 
 
 def due(
-    session: Session, *, now_ms: int, seen_since_ms: int, made_since_ms: int, limit: int
+    session: Session,
+    issuer: str,
+    *,
+    now_ms: int,
+    seen_since_ms: int,
+    made_since_ms: int,
+    limit: int,
 ) -> list[DueIdentity]:
-    """Return identities to read again: of users with a session by single sign-on, or a token."""
+    """Return an issuer's identities to read again.
+
+    They are those of users with a session by single sign-on, or a token.
+    """
     session_lives = exists().where(
         SignIn.user_id == User.id,
         SignIn.generation == User.generation,
@@ -110,6 +120,7 @@ def due(
         query(DueIdentity, Identity)
         .join(User, User.id == Identity.user_id)
         .where(
+            Identity.issuer == issuer,
             Identity.next_read_at <= now_ms,
             Identity.refresh_token.is_not(None),
             User.is_disabled == 0,
@@ -118,7 +129,8 @@ def due(
         .order_by(Identity.next_read_at)
         .limit(limit)
     )
-    return fetch(session, DueIdentity, statement)
+    # Databases compare texts loosely, and another issuer must not get this one's tokens.
+    return [each for each in fetch(session, DueIdentity, statement) if each.issuer == issuer]
 
 
 def claim(session: Session, identity_id: int, *, now_ms: int, until_ms: int) -> bool:

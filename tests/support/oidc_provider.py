@@ -57,6 +57,7 @@ class Faults:
         is_expired: ID tokens ended an hour ago.
         unknown_key: ID tokens are signed with a key that it does not publish.
         is_unsigned: ID tokens have the algorithm `none`.
+        no_keys: the service for keys is out of order.
         is_away: it closes every connection without an answer.
         status: the status of every answer; 0 = as usual.
         delay_seconds: how long every answer takes.
@@ -78,6 +79,7 @@ class Faults:
     is_expired: bool = False
     unknown_key: bool = False
     is_unsigned: bool = False
+    no_keys: bool = False
     is_away: bool = False
     status: int = 0
     delay_seconds: float = 0.0
@@ -180,6 +182,8 @@ class OidcProvider:
             self._closed.wait(self.faults.delay_seconds)
         if self.faults.status:
             return Answer(self.faults.status, "text/plain", "out of order")
+        if self.faults.no_keys and parts.path == KEYS:
+            return Answer(503, "text/plain", "out of order")
         asked, form = _values(parts.query), _values(body)
         pages: dict[str, Callable[[], Answer]] = {
             DISCOVERY: lambda: _json(self._metadata()),

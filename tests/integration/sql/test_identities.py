@@ -54,7 +54,12 @@ def due(database: Database) -> list[str]:
 def found(database: Database, now_ms: int = NOW) -> list[DueIdentity]:
     return database.read(
         lambda session: identities.due(
-            session, now_ms=now_ms, seen_since_ms=NOW - 100, made_since_ms=NOW - 1_000, limit=10
+            session,
+            "https://x",
+            now_ms=now_ms,
+            seen_since_ms=NOW - 100,
+            made_since_ms=NOW - 1_000,
+            limit=10,
         )
     )
 
@@ -79,6 +84,21 @@ def test_those_with_a_session_or_a_token_are_read_again(database: Database) -> N
         database.write(lambda session, it=token: tokens.add(session, it))  # type: ignore[misc]
 
     assert sorted(due(database)) == ["here", "token"]
+
+
+def test_another_issuers_tokens_are_not_read(database: Database) -> None:
+    add(database, "olga")
+    add_session(database, "olga", id_token="x")
+
+    for issuer in ("https://y", "HTTPS://X", "https://x "):
+        assert (
+            database.read(
+                lambda session, issuer=issuer: identities.due(  # type: ignore[misc]
+                    session, issuer, now_ms=NOW, seen_since_ms=0, made_since_ms=0, limit=10
+                )
+            )
+            == []
+        )
 
 
 def test_one_that_is_claimed_is_due_again_later(database: Database) -> None:

@@ -344,6 +344,31 @@ class TestKeys:
         assert is_in(visit)
         assert console.provider.requests.count(("GET", KEYS)) == 2
 
+    def test_a_key_that_the_provider_has_withdrawn_counts_for_an_hour_at_most(
+        self, console: SsoConsole, clock: Clock
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data")
+        console.sign_in(console.visit(), "olga")
+        clock.pass_seconds(3_601)
+
+        console.sign_in(console.visit(), "olga")
+
+        assert console.provider.requests.count(("GET", KEYS)) == 2
+
+    def test_known_keys_do_while_the_provider_gives_none(
+        self, console: SsoConsole, visit: Visit, clock: Clock
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data")
+        console.sign_in(console.visit(), "olga")
+        clock.pass_seconds(3_601)
+        console.provider.faults = Faults(no_keys=True)
+
+        console.sign_in(visit, "olga")
+
+        assert is_in(visit)
+
     def test_keys_are_not_fetched_twice_within_ten_seconds(self, console: SsoConsole) -> None:
         console.rule("data", Role.VIEWER, "reports")
         console.provider.add("olga", "data")
