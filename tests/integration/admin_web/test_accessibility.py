@@ -77,6 +77,8 @@ OTHER_PATHS = (
     "/jobs/{job_id}/backfill",
     "/jobs/{job_id}/gaps",
     "/tokens",
+    "/cli",
+    "/cli/done?outcome=allowed",
     "/users",
     "/users/new",
     "/account",
