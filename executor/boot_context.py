@@ -58,7 +58,8 @@ class Limits:
 class BootContext:
     """The context of one boot; everything but the transport belongs to the thread of `loop`.
 
-    `log_folder` is the shared folder of a log store, if that is one.
+    `log_folder` is the shared folder of a log store, if that is one. `prints_logs`: what runs write
+    is printed as lines of JSON.
     """
 
     identity: Identity
@@ -78,3 +79,4 @@ class BootContext:
     life_signs: LifeSigns
     log: structlog.typing.FilteringBoundLogger
     log_folder: Path | None = None
+    prints_logs: bool = False

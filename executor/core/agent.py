@@ -125,7 +125,8 @@ class Executor:
 
     The `identity` may be that of an earlier boot to continue, which only remote runs allow.
     `make_slots` is `Slots` with everything but its events. `state` is the state folder if it is
-    locked already, otherwise its parent folder. `log_folder` is the shared folder of a log store.
+    locked already, otherwise its parent folder. `log_folder` is the shared folder of a log store,
+    `prints_logs` prints what runs write to standard output.
     After `join`, `failure` says in one line why the
     executor failed, and `exit_status` is the status for the process; `was_drained` says that a
     scheduler asked it to end, `was_refused` that another executor has its address, `was_replaced`
@@ -143,7 +144,9 @@ class Executor:
         limits: Limits,
         clock: SchedulerClock | None = None,
         log_folder: Path | None = None,
+        prints_logs: bool = False,
     ) -> None:
+        self._prints_logs = prints_logs
         self.identity = identity
         self.failure = ""
         self.was_drained = False
@@ -291,6 +294,7 @@ class Executor:
             life_signs=life_signs,
             log=self._log,
             log_folder=self._log_folder,
+            prints_logs=self._prints_logs,
         )
         core = self._core = Core(context, self._refused, self._drain_received)
         self._shutdown = Shutdown(

@@ -58,7 +58,7 @@ from warren.executor.journal.group_commit import GroupCommit
 from warren.executor.lanes.active_runs import ActiveRuns
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import ProgressReports, Reporting
-from warren.executor.log_uploads.interface import LogKeeper
+from warren.executor.log_uploads.interface import LogFollower, LogKeeper
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter, SchedulerClock
 from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
 from warren.executor.messaging.outbox import Outbox, Sender
@@ -256,6 +256,15 @@ def make_log_keeper(context: BootContext, roles: Roles) -> LogKeeper:
         # The logs of remote runs are copied now and then; their executors have them.
         pauses=Pauses(part_seconds=0) if roles.slots.is_remote else Pauses(),
     )
+
+
+def start_log_printer(context: BootContext) -> LogFollower:
+    """Return what prints logs; loaded only where that is asked for."""
+    from warren.executor.log_uploads.printing import LogPrinter, to_stdout  # noqa: PLC0415
+
+    printer = LogPrinter(context.identity, context.run_logs, to_stdout, context.log)
+    printer.start()
+    return printer
 
 
 class Startup:
@@ -497,6 +506,8 @@ class Core:
 
     def start(self) -> None:
         """Start sending heartbeats, and wait for the welcome."""
+        if self._context.prints_logs:
+            self._active_runs.log_printer = start_log_printer(self._context)
         self._active_runs.resume(self._run_states.resumable(self._identity.boot_id))
         self._roles.heartbeats.start()
         self._command_inbox.start()
@@ -824,6 +835,8 @@ class Core:
         self._roles.outbox.close()
         if self._active_runs.log_keeper is not None:
             self._active_runs.log_keeper.close()
+        if self._active_runs.log_printer is not None:
+            self._active_runs.log_printer.close()
         if is_clean and self._startup.was_welcomed:
             self.was_clean = True
             self._say_goodbye()

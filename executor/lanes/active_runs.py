@@ -27,7 +27,7 @@ from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Cover, Full, Lanes, Refuse
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import Reporting
-from warren.executor.log_uploads.interface import LogKeeper
+from warren.executor.log_uploads.interface import LogFollower, LogKeeper
 from warren.executor.processes.interface import SlotPool
 from warren.executor.run_life import Event, Phase, Stop, cut_off, killed
 
@@ -187,6 +187,8 @@ class ActiveRuns:
         self.is_leaving = False
         #: Stores logs; None = there is no log store.
         self.log_keeper: LogKeeper | None = None
+        #: Prints logs; None = nobody asked for it.
+        self.log_printer: LogFollower | None = None
 
     # -- what is here -------------------------------------------------------------------------
 
@@ -496,11 +498,15 @@ class ActiveRuns:
     def _begin_log(self, run: ActiveRun) -> None:
         if self.log_keeper is not None:
             self.log_keeper.begin(run.trigger)
+        if self.log_printer is not None:
+            self.log_printer.begin(run.trigger)
 
     def _end_log(self, run: ActiveRun) -> None:
         if self.log_keeper is not None:
             has_log = isinstance(run.end, Finished) and bool(run.end.log_tail)
             self.log_keeper.end(run.trigger, has_log=has_log)
+        if self.log_printer is not None:
+            self.log_printer.end(run.trigger)
 
     def _report_stop(self, run: ActiveRun) -> None:
         assert run.stop is not None

@@ -5,6 +5,19 @@ from typing import Protocol
 from warren.broker.messages import LogPlaces, Trigger
 
 
+class LogFollower(Protocol):
+    """Prints what runs write; `LogPrinter` does."""
+
+    def begin(self, trigger: Trigger) -> None:
+        """Follow the log of a run that starts."""
+
+    def end(self, trigger: Trigger) -> None:
+        """Print what is left of the log of a run that has ended."""
+
+    def close(self) -> None:
+        """Print what is left, for a moment."""
+
+
 class LogKeeper(Protocol):
     """Stores logs in the background; `LogUploads` does."""
 

@@ -288,6 +288,7 @@ class Settings:
     log_store_secret_key: str | None = setting(
         text(check_access_key), "the secret of the access key", secret=True
     )
+    log_stdout: str | None = setting(one_of(("json",)), "json")
     log_spool: str = setting(text(check_log_spool), "a size like 1GB", DEFAULT_SPOOL)
     state_dir: Path = setting(folder, "the folder of the executors' journals", HOME / "state")
     slots: int = setting(whole(1, 1000), "an integer from 1 to 1000", make=_default_slots)

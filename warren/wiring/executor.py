@@ -132,6 +132,7 @@ def make_executor(
             log_spool_bytes=Reserve.parse(settings.log_spool).size,
         ),
         log_folder=shared_folder(settings.log_store) if settings.log_store else None,
+        prints_logs=settings.log_stdout == "json",
     )
 
 
