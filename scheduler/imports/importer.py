@@ -299,6 +299,9 @@ class UserImport:
     ) -> _Step:
         if origin.source_fingerprint == item.fingerprint:
             return _Step(ImportAction.UNCHANGED, item, user)
+        if user.sso_until is not None:
+            words = "the user's rights come from the rules of single sign-on"
+            return _Step(ImportAction.LEFT_OUT, item, user, words)
         action, words = decide_change(origin, _fingerprint(user), overwrite=self._overwrite)
         step = _Step(action, item, user, words)
         if step.demotes_administrator and administrators == [user.name]:

@@ -245,6 +245,13 @@ def check_client_id(text: str) -> str:
     return text
 
 
+def check_client_secret(secret: str) -> str:
+    """Return the secret of a client; the error does not quote it."""
+    if not secret or not secret.isascii() or not secret.isprintable() or " " in secret:
+        raise ValueError("it has other characters than visible ASCII")
+    return secret
+
+
 def check_scopes(scopes: str) -> str:
     """Return the scopes to ask a provider for, separated by single spaces."""
     listed = scopes.split()

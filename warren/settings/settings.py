@@ -45,6 +45,7 @@ from warren.settings.setting_rules import (
     check_builtin,
     check_claim,
     check_client_id,
+    check_client_secret,
     check_code_version,
     check_console_url,
     check_contact,
@@ -384,7 +385,7 @@ class Settings:
     )
     oidc_client_id: str | None = setting(text(check_client_id), "what the provider calls Warren")
     oidc_client_secret: str | None = setting(
-        text(some_text), "the secret that the provider has given to Warren", secret=True
+        text(check_client_secret), "the secret that the provider has given to Warren", secret=True
     )
     oidc_redirect_url: str | None = setting(
         text(check_redirect_url), f"the console's https URL with {CALLBACK_PATH} at its end"

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 from importlib.util import find_spec
+from urllib.parse import urlsplit
 
 from warren.admin_web.services import SingleSignOn
 from warren.broker.signing import derived_key
+from warren.broker.transport import is_loopback
 from warren.errors import CommandError, SettingsError
 from warren.settings.setting_rules import CALLBACK_PATH, EVERYBODY, check_redirect_url
 from warren.settings.settings import KINDS, PREFIX, Settings
@@ -71,8 +73,14 @@ def local_names(settings: Settings) -> frozenset[str] | None:
 
 
 def _redirect_url(settings: Settings) -> str:
-    if settings.oidc_redirect_url is not None:
-        return settings.oidc_redirect_url
+    given = settings.oidc_redirect_url
+    if given is not None:
+        host = urlsplit(given).hostname or ""
+        if not is_loopback(host) and host != urlsplit(settings.console_url or "").hostname:
+            raise ValueError(
+                f"its host is not that of {PREFIX}CONSOLE_URL, and the console takes no other"
+            )
+        return given
     if settings.console_url is None:
         raise ValueError(f"it is not set, and neither is {PREFIX}CONSOLE_URL")
     return check_redirect_url(settings.console_url + CALLBACK_PATH)

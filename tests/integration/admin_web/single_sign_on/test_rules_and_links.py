@@ -1,6 +1,7 @@
 """Rules for groups on their page, and users who are linked to identities."""
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -8,6 +9,8 @@ from tests.support.console import Visit, signed_in
 from tests.support.oidc_provider import Faults
 from tests.support.sso import SsoConsole, is_in
 from warren.scheduler.commands.rule_commands import NOTHING, rights_by
+from warren.scheduler.imports.importer import UserImport
+from warren.scheduler.imports.items import ImportedUser
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.registry import apps
@@ -231,6 +234,20 @@ class TestLinks:
             console.commands.users.set_rights(user.id, Rights(role=Role.ADMINISTRATOR))
 
         assert caught.value.code is Code.RIGHTS_BY_RULES
+
+    def test_an_import_leaves_the_rights_of_a_linked_user_alone(self, console: SsoConsole) -> None:
+        app_ids = console.database.read(apps.ids_by_name)
+        source = UserImport(console.commands.context, "other", overwrite=True)
+        item = ImportedUser(source_id=1, name="imported", role=Role.VIEWER, app_ids=(5,))
+        source.write([item], {5: app_ids["mails"]}, None)
+        imported = console.user("imported")
+        assert imported is not None
+        console.commands.identities.link(imported.id, console.provider.issuer, "1234")
+
+        [outcome] = source.write([replace(item, role=Role.ADMINISTRATOR)], {}, None)
+
+        assert "rules of single sign-on" in str(outcome)
+        assert console.rights("imported").role is Role.VIEWER
 
     def test_a_user_who_is_deleted_comes_back_as_a_new_one(self, console: SsoConsole) -> None:
         console.rule("data", Role.VIEWER, "mails")

@@ -590,6 +590,7 @@ def test_a_list_of_urls_is_kept_as_it_is_even_with_a_comma_in_a_password(
         ("OIDC_ISSUER", "https://u:p@login.example.com", "more than a host and a path"),
         ("OIDC_ISSUER", "https://login.example.com/?a=b", "more than a host and a path"),
         ("OIDC_CLIENT_ID", "war ren", "other characters than visible ASCII"),
+        ("OIDC_CLIENT_SECRET", "hush hush", "other characters than visible ASCII"),
         ("OIDC_REDIRECT_URL", "https://warren.example.com", "the console serves /sso/callback"),
         ("OIDC_REDIRECT_URL", "http://warren.example.com/sso/callback", "only for this machine"),
         ("OIDC_SCOPES", "profile email", "openid is missing"),

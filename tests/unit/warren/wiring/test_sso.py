@@ -34,9 +34,17 @@ def test_the_redirect_url_follows_from_that_of_the_console() -> None:
 def test_one_that_is_set_wins() -> None:
     assert made(
         oidc_client_id="warren",
-        console_url="https://example.com/warren",
+        console_url="https://example.com",
+        oidc_redirect_url="https://example.com/warren/sso/callback",
+    ) == ("https://example.com/warren/login")
+
+
+def test_one_of_another_host_is_refused_because_the_console_would_refuse_it() -> None:
+    assert "its host is not that of WARREN_CONSOLE_URL" in made(
+        oidc_client_id="warren",
+        console_url="https://example.com",
         oidc_redirect_url="https://other.example.com/sso/callback",
-    ) == ("https://other.example.com/login")
+    )
 
 
 def test_all_that_is_missing_is_named_at_once() -> None:
