@@ -36,6 +36,14 @@ def test_many_small_logs_are_stored_each_once(case: UploadCase, s3: S3Server) ->
     assert len([method for method, _, _ in s3.requests if method == "PUT"]) == len(runs)
 
 
+@pytest.mark.release
+def test_ten_thousand_small_logs_are_stored_each_once(case: UploadCase, s3: S3Server) -> None:
+    case.run(*range(1, 10_001))
+
+    eventually(all_stored(case, *range(1, 10_001)), seconds=240, every=0.1)
+    assert len(s3.objects) == 10_000
+
+
 def test_logs_of_a_slow_store_get_there_one_by_one(case: UploadCase, s3: S3Server) -> None:
     s3.delay_seconds = 0.1
 
