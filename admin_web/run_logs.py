@@ -53,7 +53,7 @@ class Source:
     """Which log to read and where it is; an empty `boot_id` = no executor has it.
 
     `heard_at_ms` is the executor's last heartbeat, in epoch milliseconds; 0 = it is not registered.
-    `stored` is what is known of it in the log store.
+    `stored` is what is known of it in the log store. `is_over`: the run has ended.
     """
 
     run_id: int
@@ -64,6 +64,7 @@ class Source:
     heard_at_ms: int
     identity: int = 0
     stored: LogRow | None = None
+    is_over: bool = True
 
 
 def log_source(session: Session, run: DetailedRun, *, with_store: bool) -> Source:
@@ -86,6 +87,7 @@ def log_source(session: Session, run: DetailedRun, *, with_store: bool) -> Sourc
         heard_at_ms=heard_at_ms,
         identity=identity,
         stored=stored_logs.find(session, run.id, identity) if with_store else None,
+        is_over=run.status not in OPEN,
     )
 
 
@@ -194,7 +196,9 @@ class LogReader:
         """
         question = _question(source, from_line, limit, at_end=at_end)
         part = _part_of(self._ask(source, question, wait_seconds), from_line, limit)
-        is_answer = part.status is ReadStatus.LINES and (part.lines or not part.is_end)
+        # The executor of a run that is running knows best that there is no more.
+        is_more = part.lines or not part.is_end or not source.is_over
+        is_answer = part.status is ReadStatus.LINES and is_more
         if is_answer or part.status is ReadStatus.BUSY:
             return part
         stored = self._of_store(
@@ -217,7 +221,10 @@ class LogReader:
         """Return the lines that contain the words, as far as one request searches."""
         question = _question(source, from_line, 1, find=words)
         found = _matches_of(self._ask(source, question, 0.0))
-        if found.to_line >= from_line or found.status is ReadStatus.BUSY:
+        is_answer = found.status is ReadStatus.LINES and (
+            found.to_line >= from_line or not source.is_over
+        )
+        if is_answer or found.status is ReadStatus.BUSY:
             return found
         stored = self._of_store(source, lambda log: log.search(words, from_line), 0.0)
         if stored is None:

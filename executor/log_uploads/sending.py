@@ -36,6 +36,8 @@ class LogSender:
         self._app = app
         self._folder = folder
         self._kept = threading.local()
+        #: The connections of all threads, to close them at the end.
+        self._all: list[http.client.HTTPConnection] = []
         self._tls: ssl.SSLContext | None = None
 
     def send(self, log: BinaryIO, size: int, place: LogPlace) -> None:
@@ -55,6 +57,11 @@ class LogSender:
             raise NotSent(_words(error)) from error
         except (http.client.HTTPException, ValueError) as error:
             raise NotSent(f"{type(error).__name__}: {error}") from error
+
+    def close(self) -> None:
+        """Close the connections; what is being sent fails."""
+        for connection in self._all:
+            connection.close()
 
     def _write(self, log: BinaryIO, key: str) -> None:
         if self._folder is None:
@@ -105,6 +112,7 @@ class LogSender:
         else:
             raise NotSent(f"expected a URL of http or https, got: {scheme[:20]}")
         known.clear()  # one server is used at a time
+        self._all = [each for each in self._all if each.sock is not None] + [connection]
         known[scheme, netloc] = connection
         return connection
 

@@ -213,6 +213,7 @@ class LogUploads:
         with self._placed:
             self._placed.notify_all()
         self._pool.shutdown(wait=False, cancel_futures=True)
+        self._log_sender.close()
 
     # -- what is told -------------------------------------------------------------------------
 

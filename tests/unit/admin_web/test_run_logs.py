@@ -1,5 +1,6 @@
 """Logs are read from executors that have them, within limits; their lines are text and colours."""
 
+import io
 import threading
 from collections.abc import Sequence
 from typing import Any, cast
@@ -18,8 +19,11 @@ from warren.admin_web.run_logs import (
     pieces,
     without_time,
 )
+from warren.broker.log_blocks import pack
 from warren.broker.messages import LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion, Requester
+from warren.scheduler.log_store.store import StoredLogs, StoreUnavailable
+from warren.sql.runs.stored_logs import LogRow
 
 
 class Executors:
@@ -286,3 +290,108 @@ def test_the_time_that_executors_write_is_shown_in_the_readers_zone(
 )
 def test_a_time_at_the_beginning_of_a_line_is_not_compared(line: str) -> None:
     assert without_time(line) == "loaded"
+
+
+class Shelf:
+    """Stands where a log store does, with one log in it; it may be away."""
+
+    kind = "shelf"
+
+    def __init__(self, text: bytes) -> None:
+        file = io.BytesIO()
+        pack(io.BytesIO(text), file.write, size=len(text))
+        self.data = file.getvalue()
+        self.is_away = False
+        self.keys: list[str] = []
+
+    def size(self, key: str) -> int:
+        self.keys.append(key)
+        if self.is_away:
+            raise StoreUnavailable("it is away")
+        return len(self.data)
+
+    def fetch(self, _key: str, offset: int, length: int) -> bytes:
+        return self.data[offset : offset + length]
+
+
+STORED = LogRow(
+    run_id=7,
+    identity=1,
+    key="demo/day/7.log.gz",
+    state="STORED",
+    size=1,
+    packed=1,
+    parts=0,
+    told_at=0,
+    delete_at=None,
+    fault=None,
+)
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf(b"stored one\nstored two\nstored three\n")
+
+
+@pytest.fixture
+def with_store(executors: Executors, time: Time, shelf: Shelf) -> LogReader:
+    return LogReader(cast("Requester", executors), time, StoredLogs(lambda: cast("Any", shelf)))
+
+
+def test_the_executor_is_asked_first(with_store: LogReader, shelf: Shelf) -> None:
+    part = with_store.read(source(stored=STORED), 1, limit=10)
+
+    assert (part.lines, part.is_stored) == (("one", "two"), False)
+    assert shelf.keys == []
+
+
+@pytest.mark.parametrize(
+    "answer", [{"missing": True, "text": "", "to_line": 0}, {"text": "", "to_line": 0}, None]
+)
+def test_what_no_executor_has_is_read_in_the_store(
+    with_store: LogReader, executors: Executors, answer: dict[str, Any] | None
+) -> None:
+    executors.is_silent, executors.values = answer is None, answer or {}
+
+    part = with_store.read(source(stored=STORED), 2, limit=1)
+
+    assert (part.status, part.lines, part.is_end) == (ReadStatus.LINES, ("stored two",), False)
+    assert part.is_stored
+
+
+def test_a_search_goes_on_in_the_store(with_store: LogReader, executors: Executors) -> None:
+    executors.values = {"text": "", "to_line": 0, "found": ()}
+
+    assert with_store.search(source(stored=STORED), "THREE", 1).lines == (3,)
+
+
+def test_a_store_that_is_away_is_said_to_be_and_left_alone_for_a_while(
+    with_store: LogReader, executors: Executors, shelf: Shelf, time: Time
+) -> None:
+    executors.is_silent, shelf.is_away = True, True
+
+    statuses = [with_store.read(source(stored=STORED), 1, limit=1).status for _ in range(3)]
+
+    assert statuses == [ReadStatus.STORE_AWAY] * 3
+    assert len(shelf.keys) == 1
+    time.now += PAUSE_SECONDS
+    shelf.is_away = False
+    assert with_store.read(source(stored=STORED), 1, limit=1).lines == ("stored one",)
+
+
+def test_a_run_without_a_stored_log_is_looked_for_nowhere_else(
+    with_store: LogReader, executors: Executors, shelf: Shelf
+) -> None:
+    executors.is_silent = True
+
+    assert with_store.read(source(), 1, limit=1).status is ReadStatus.SILENT
+    assert shelf.keys == []
+
+
+def test_while_a_run_is_running_its_executor_knows_best(
+    with_store: LogReader, executors: Executors, shelf: Shelf
+) -> None:
+    executors.values = {"text": "", "to_line": 0}
+
+    assert with_store.read(source(stored=STORED, is_over=False), 1, limit=1).lines == ()
+    assert shelf.keys == []

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.moved_clock import MovedClock
-from warren.broker.messages import Boot, Heartbeat, Load
+from warren.broker.messages import Boot, HealthIssue, Heartbeat, Load
 from warren.scheduler.membership.roster import Roster, Standing
 
 
@@ -403,3 +403,14 @@ def test_a_dead_executor_whose_queue_cannot_be_reached_is_absent(
 
     assert (roster.unreachable(), roster.absent_seconds("demo")) == ({}, 20)
     assert standing(roster) is Standing.DEAD
+
+
+def test_routes_pass_over_no_executor_whose_logs_are_not_stored(roster: Roster) -> None:
+    join(roster, log_fault="it is full")
+    join(roster, "two", "b2", log_fault="it is full", health_issues=(HealthIssue.DISK,))
+
+    assert roster.unhealthy("demo") == {
+        "one": (HealthIssue.LOG_STORE,),
+        "two": (HealthIssue.DISK, HealthIssue.LOG_STORE),
+    }
+    assert roster.hindered("demo") == {"two": (HealthIssue.DISK,)}
