@@ -1,0 +1,149 @@
+"""Pages say where a log is, and show it from the log store once no executor has it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flask import Flask
+from sqlalchemy import insert
+
+from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
+from tests.support.stored_rows import Rows
+from warren.broker.log_blocks import pack
+from warren.broker.log_folder import MARK, write_log
+from warren.scheduler.completion.end import identity_of
+from warren.scheduler.log_store.folder_store import FolderStore
+from warren.scheduler.log_store.store import StoredLogs
+from warren.sql.engine import Database
+from warren.sql.listings import recent
+from warren.sql.models import StoredLog
+
+KEY = "reports/2027-01-15/1.log.gz"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> FolderStore:
+    store = FolderStore(tmp_path / "store")
+    store.prepare()
+    return store
+
+
+@pytest.fixture
+def app(database: Database, clock: Clock, store: FolderStore) -> Flask:
+    return make_app(database, clock, stored_logs=StoredLogs(lambda: store))
+
+
+@pytest.fixture
+def run_id(rows: Rows, clock: Clock) -> int:
+    facts = {"address": "gone-1", "boot_id": "b00t", "started_at": clock.now - 5_000}
+    ended = {"status": "FAILED", "finished_at": clock.now, "log_tail": "the end\n"}
+    return rows.run(rows.job("talker"), clock.now - 5_000, **facts | ended)
+
+
+def note(database: Database, run_id: int, **facts: Any) -> None:
+    """Note what became of a run's log."""
+    run = database.read(lambda session: recent.run(session, run_id, None))
+    row = {
+        "run_id": run_id,
+        "identity": identity_of(run),
+        "key": KEY,
+        "state": "STORED",
+        "size": 1,
+        "packed": 1,
+        "parts": 0,
+        "told_at": 0,
+    }
+    database.write(lambda session: session.execute(insert(StoredLog).values(row | facts)))
+
+
+def put(store: FolderStore, tmp_path: Path, text: bytes) -> None:
+    (tmp_path / "log").write_bytes(text)
+
+    def write(file: Any) -> None:
+        with (tmp_path / "log").open("rb") as log:
+            pack(log, file.write, size=len(text))
+
+    write_log(store.folder, "reports", KEY, write)
+
+
+def test_the_page_of_a_log_shows_it_from_the_store(
+    admin: Visit, database: Database, run_id: int, store: FolderStore, tmp_path: Path
+) -> None:
+    put(store, tmp_path, b"first <line>\nsecond line\n")
+    note(database, run_id)
+
+    page = admin.get(f"/runs/{run_id}/log").text
+
+    assert "first &lt;line&gt;" in page
+    assert "data-log-notice" not in page
+    lines = admin.get(f"/runs/{run_id}/log/lines?from=2").json
+    found = admin.get(f"/runs/{run_id}/log/search?q=SECOND").json
+    assert lines is not None
+    assert found is not None
+    assert (lines["answer"], lines["lines"], lines["is_end"]) == ("LINES", ["second line"], True)
+    assert found["lines"] == [2]
+    download = admin.get(f"/runs/{run_id}/log/download")
+    assert download.text == "first <line>\nsecond line\n"
+
+
+def test_the_page_of_a_log_says_that_the_store_is_away(
+    admin: Visit, database: Database, run_id: int, store: FolderStore
+) -> None:
+    note(database, run_id)
+    (store.folder / MARK).unlink()
+
+    page = admin.get(f"/runs/{run_id}/log").text
+
+    assert "The executor is gone and the log store does not answer." in page
+    assert "the end" in page
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({"state": "STORED"}, ["It is in the log store."]),
+        ({"state": "OFFERED"}, ["Only its executor has it so far."]),
+        ({"state": "DROPPED", "fault": "too <many>"}, ["It was not stored:", "too &lt;many&gt;"]),
+        (None, ["Only its executor has it so far."]),
+    ],
+)
+def test_the_page_of_a_run_says_where_its_log_is(
+    admin: Visit,
+    database: Database,
+    run_id: int,
+    facts: dict[str, Any] | None,
+    words: list[str],
+) -> None:
+    if facts is not None:
+        note(database, run_id, **facts)
+
+    page = admin.get(f"/runs/{run_id}").text
+
+    assert [word for word in words if word not in page] == []
+
+
+def test_without_a_store_the_page_of_a_run_says_nothing_of_one(
+    database: Database, clock: Clock, run_id: int
+) -> None:
+    admin = signed_in(make_app(database, clock), "admin")
+
+    assert "log store" not in admin.get(f"/runs/{run_id}").text
+    assert "Only its executor" not in admin.get(f"/runs/{run_id}").text
+
+
+def test_an_executor_whose_logs_wait_says_so_on_its_page_and_in_metrics(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    load = {"ailments": ["LOG_STORE"], "unstored_logs": 12, "log_fault": "it is <full>"}
+    executor_id = rows.executor("exec-1", clock.now, json.dumps(load))
+
+    page = admin.get(f"/executors/{executor_id}").text
+    headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
+    figures = admin.client.get("/metrics", headers=headers).text
+
+    assert "Finished logs that wait to be stored: 12" in page
+    assert "it is &lt;full&gt;" in page
+    assert "its finished logs do not get into the log store" in page
+    assert "warren_unstored_logs 12.0" in figures
+    assert 'warren_executors_ailing{ailment="log_store"} 1.0' in figures
