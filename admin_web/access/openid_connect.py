@@ -179,6 +179,8 @@ class OpenIDConnect:
         if "error" in answer:
             raise ProviderError(f"the provider refused to be asked again: {_error_of(answer)}")
         claims = self._claims(answer) if answer.get("id_token") else self._user_info(answer)
+        if not claims:
+            raise ProviderError("the provider sent neither an ID token nor user info")
         if claims.get("sub") != subject:
             raise ProviderError("the provider answered about another person")
         return self._proof(answer, claims, answer.get("refresh_token") or refresh_token)

@@ -155,6 +155,31 @@ class TestWayIn:
         assert identity is not None
         assert identities.groups_of(identity) == tuple(names)
 
+    @pytest.mark.parametrize(
+        ("claim", "claims"),
+        [
+            ("realm_access.roles", {"realm_access": {"roles": ["data"]}}),
+            ("https://example.com/groups", {"https://example.com/groups": ["data", 7]}),
+            ("roles", {"roles": "data"}),
+        ],
+    )
+    def test_the_claim_with_the_groups_may_have_another_name_and_place(
+        self,
+        database: Database,
+        clock: Clock,
+        provider: OidcProvider,
+        claim: str,
+        claims: dict[str, object],
+    ) -> None:
+        console = SsoConsole(database, clock, provider, {"groups_claim": claim})
+        console.rule("data", Role.VIEWER, "reports")
+        provider.add("olga", no_groups=True, **claims)
+        visit = console.visit()
+
+        console.sign_in(visit, "olga")
+
+        assert is_in(visit)
+
     def test_groups_behind_a_link_are_named_with_the_way_to_set_them_up(
         self, console: SsoConsole, visit: Visit
     ) -> None:
