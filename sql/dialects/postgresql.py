@@ -52,6 +52,8 @@ from warren.sql.dialects.postgresql_driver import (
 from warren.sql.errors import DatabaseUnavailable
 
 CONNECT_SECONDS = 5
+#: After how many times a statement outside of transactions is prepared.
+PREPARED_AFTER = 5
 
 #: The server ends a session that is idle for this long in a transaction, so a frozen scheduler
 #: loses its locks before others stop waiting for them.
@@ -368,6 +370,9 @@ def _arguments(dialect: TimedDialect, url: URL, how: Connecting) -> dict[str, An
     return {
         **options,
         "connect_timeout": CONNECT_SECONDS,
+        # After a ROLLBACK, psycopg forgets what was prepared, and says so to the server: that would
+        # cost two more answers for each statement, as what was only read is rolled back.
+        "prepare_threshold": PREPARED_AFTER if how.is_autocommit else None,
         "application_name": "warren",
         "client_encoding": "utf8",
         # What was sent and not confirmed for so long is lost, and with it the connection.
