@@ -78,7 +78,7 @@ def test_load_that_cannot_be_read_is_none(load: str | None) -> None:
     row = executor(load=load)
 
     unread = executor_view(row, NOW, {})
-    assert unread[9:] == (0, 0, 0, 0, 0, (), (), "", None)
+    assert unread[9:] == (0, 0, 0, 0, 0, (), (), "", None, 0, "")
     assert len(executor_line(shown(row), NOW)) == len(EXECUTOR_HEADERS)
 
 
