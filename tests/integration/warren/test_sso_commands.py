@@ -1,5 +1,6 @@
 """`warren sso` as it is typed, and `warren check` of single sign-on."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -169,10 +170,9 @@ class TestCheck:
         return desk
 
     @pytest.fixture
-    def provider(self) -> OidcProvider:
-        provider = OidcProvider()
-        provider.__enter__()
-        return provider
+    def provider(self) -> Iterator[OidcProvider]:
+        with OidcProvider() as provider:
+            yield provider
 
     def line(self, desk: Desk) -> str:
         done = desk.warren("check", "--for", "console", status=1)  # memory:// is no broker
