@@ -17,7 +17,7 @@ from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.base import PGTypeCompiler
 from sqlalchemy.dialects.postgresql.psycopg import PGCompiler_psycopg, PGDialect_psycopg
 from sqlalchemy.engine import URL
-from sqlalchemy.types import BigInteger, Integer
+from sqlalchemy.types import BigInteger, Double, Integer
 
 _DRIVER = "warren"
 #: What a stored text has in place of NUL: the symbol for it.
@@ -73,6 +73,13 @@ class _Text(String):
         return _without_nul
 
 
+class _Double(Double[float]):
+    """Comes from the driver as it is; SQLAlchemy's own would ask for the type of the answer."""
+
+    def result_processor(self, _dialect: object, _coltype: object) -> None:
+        return None
+
+
 def _without_nul(text: str | None) -> str | None:
     return text.replace("\0", NUL) if text is not None and "\0" in text else text
 
@@ -112,7 +119,7 @@ class TimedDialect(PGDialect_psycopg):
     supports_statement_cache = True
     statement_compiler = _Compiler
     type_compiler_cls = _TypeCompiler
-    colspecs = PGDialect_psycopg.colspecs | {String: _Text}
+    colspecs = PGDialect_psycopg.colspecs | {String: _Text, Double: _Double}
     #: The encoding of the database, and whether it has the collation of all scripts.
     server_encoding = ""
     has_all_scripts = True

@@ -23,7 +23,8 @@ from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.epochs import all_epochs
 from warren.sql.errors import DatabaseUnavailable, SchemaMismatch
-from warren.sql.models import App, Job, Run, Uptime
+from warren.sql.limits import holds
+from warren.sql.models import App, Job, Limit, Run, Uptime
 from warren.sql.registry import uptimes
 from warren.sql.runs import due_runs
 from warren.sql.schema import migration, version
@@ -331,3 +332,12 @@ def test_a_server_proves_itself_or_is_refused(
     else:
         assert database.read(lambda session: session.execute(ask).scalar_one()) is True
     database.close()
+
+
+def test_a_limit_with_a_rate_is_locked_with_its_tokens(database: Database) -> None:
+    row = {"name": "calls", "rate": 3, "per_ms": 1_000, "tokens": 2.5, "changed_at": 0}
+    database.write(lambda session: session.execute(insert(Limit).values(row)))
+
+    [found] = database.write(lambda session: holds.lock(session, range(9)))
+
+    assert (found.rate, found.tokens) == (3, 2.5)
