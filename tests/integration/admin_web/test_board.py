@@ -366,6 +366,7 @@ def test_jobs_can_be_listed_by_how_they_are_doing(installation: Installation) ->
     assert len(names("fine")) == 95
 
 
+@pytest.mark.usefixtures("restored_logs")
 def test_the_command_line_says_the_sentence_and_its_status_tells_scripts(
     installation: Installation,
 ) -> None:

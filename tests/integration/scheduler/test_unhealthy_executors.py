@@ -16,6 +16,7 @@ pytestmark = on_memory
 #: Those that ask executors first would wait for answers here; what they look at is the same.
 UNASKED = [route for route in Route if route not in (Route.FAILOVER, Route.BUSYOVER)]
 UNHEALTHY = (HealthIssue.JOURNAL, HealthIssue.DISK)
+HINDERING = [issue for issue in HealthIssue if issue is not HealthIssue.LOG_STORE]
 
 
 def send(
@@ -35,7 +36,7 @@ def send(
 
 
 @pytest.mark.parametrize("route", UNASKED)
-@pytest.mark.parametrize("issue", HealthIssue)
+@pytest.mark.parametrize("issue", HINDERING)
 def test_an_unhealthy_executor_is_passed_over_while_another_is_healthy(
     cluster: Cluster, still: SchedulerNode, seat: Seat, route: str, issue: HealthIssue
 ) -> None:
@@ -44,6 +45,15 @@ def test_an_unhealthy_executor_is_passed_over_while_another_is_healthy(
     seat("zoe", health_issues=(issue,))
 
     assert send(cluster, still, route) == ["two"]
+
+
+def test_an_executor_whose_logs_are_not_stored_runs_jobs_as_before(
+    cluster: Cluster, still: SchedulerNode, seat: Seat
+) -> None:
+    seat("one", health_issues=(HealthIssue.LOG_STORE,))
+    seat("two")
+
+    assert send(cluster, still) == ["one"]
 
 
 def test_an_unhealthy_executor_is_chosen_where_all_are_unhealthy(
