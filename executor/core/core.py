@@ -55,10 +55,9 @@ from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.file import CallKey
 from warren.executor.journal.group_commit import GroupCommit
-from warren.executor.lanes.active_runs import ActiveRuns
+from warren.executor.lanes.active_runs import ActiveRuns, LogFollower, LogKeeper
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import ProgressReports, Reporting
-from warren.executor.log_uploads.interface import LogFollower, LogKeeper
 from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter, SchedulerClock
 from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
 from warren.executor.messaging.outbox import Outbox, Sender

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 import msgspec
 
-from warren.broker.messages import Finished, NotStarted, Outcome, Trigger
+from warren.broker.messages import Finished, LogPlaces, NotStarted, Outcome, Trigger
 from warren.broker.reasons import Why, Words
 from warren.executor.boot_context import BootContext
 from warren.executor.errors import JournalFailed
@@ -27,7 +27,6 @@ from warren.executor.journal.run_states import RunStates
 from warren.executor.lanes.lanes import Cover, Full, Lanes, Refuse
 from warren.executor.lanes.readiness import Contact, Readiness
 from warren.executor.lanes.reporting import Reporting
-from warren.executor.log_uploads.interface import LogFollower, LogKeeper
 from warren.executor.processes.interface import SlotPool
 from warren.executor.run_life import Event, Phase, Stop, cut_off, killed
 
@@ -143,6 +142,51 @@ class Reservations:
         for run_id in run_ids:
             if run_id in self._runs:
                 self._runs[run_id] = True
+
+
+# Protocols, because what does it is imported only where it is set up.
+class LogFollower(Protocol):
+    """Prints what runs write; `LogPrinter` does."""
+
+    def begin(self, trigger: Trigger) -> None:
+        """Follow the log of a run that starts."""
+
+    def end(self, trigger: Trigger) -> None:
+        """Print what is left of the log of a run that has ended."""
+
+    def close(self) -> None:
+        """Print what is left, for a moment."""
+
+
+class LogKeeper(Protocol):
+    """Stores logs in the background; `LogUploads` does."""
+
+    @property
+    def count(self) -> int:
+        """How many logs wait."""
+
+    @property
+    def is_storing(self) -> bool:
+        """Whether logs wait, and are being stored at present."""
+
+    @property
+    def fault(self) -> str:
+        """Why logs do not get into the store; "" if they do."""
+
+    def told(self) -> None:
+        """Note that a scheduler has a log store."""
+
+    def begin(self, trigger: Trigger) -> None:
+        """Note that a run starts."""
+
+    def end(self, trigger: Trigger, *, has_log: bool) -> None:
+        """Note that a run has ended."""
+
+    def take(self, message: LogPlaces) -> None:
+        """Take the schedulers' answer."""
+
+    def close(self) -> None:
+        """Leave the rest to the next boot."""
 
 
 class ActiveRuns:

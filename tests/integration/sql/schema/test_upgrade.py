@@ -89,7 +89,7 @@ def test_events_of_the_board_stay_without_an_error(database: Database) -> None:
 
 
 def test_users_and_sessions_stay_local(database: Database) -> None:
-    first_schema.make(database, "0007_0.2.0")
+    first_schema.make(database, "0006_0.2.0")
     rows = {
         "xxl_job_user": {
             "id": 7,
