@@ -312,8 +312,7 @@ class Startup:
         self._roles.heartbeats.welcome()
         self._roles.readiness.note_welcome(welcome.now_ms)
         self._context.known_epoch.learn(welcome, cluster)
-        if welcome.log_store:
-            self._keep_logs()
+        self._keep_logs(has_store=bool(welcome.log_store))
         if not self.was_welcomed:
             self.was_welcomed = True
             self._context.sealer.pin(cluster)
@@ -322,16 +321,18 @@ class Startup:
         if welcome.wants_catalogue:
             self._send_catalogue()
 
-    def _keep_logs(self) -> None:
-        """Store logs from now on: a scheduler has a log store."""
+    def _keep_logs(self, *, has_store: bool) -> None:
+        """Store logs from now on, if a scheduler has a log store."""
         active_runs = self._roles.active_runs
         if active_runs.log_keeper is None:
+            if not has_store:
+                return
             try:
                 active_runs.log_keeper = make_log_keeper(self._context, self._roles)
             except OSError as error:
                 self._log.error("log_store_not_reached", waiting=0, why=str(error))
                 return
-        active_runs.log_keeper.told()
+        active_runs.log_keeper.told(has_store=has_store)
 
     def _send_catalogue(self) -> None:
         """Send the catalogue to all schedulers; once, however many of them ask."""

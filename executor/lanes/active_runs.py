@@ -173,8 +173,8 @@ class LogKeeper(Protocol):
     def fault(self) -> str:
         """Why logs do not get into the store; "" if they do."""
 
-    def told(self) -> None:
-        """Note that a scheduler has a log store."""
+    def told(self, *, has_store: bool) -> None:
+        """Note whether a scheduler has a log store."""
 
     def begin(self, trigger: Trigger) -> None:
         """Note that a run starts."""

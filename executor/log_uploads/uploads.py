@@ -155,7 +155,7 @@ class LogUploads:
         self._is_busy = is_busy
         self._is_late = is_late
         self._log = log
-        self._told_at = float("-inf")
+        self._told_at = self._heard_at = float("-inf")
         self._places: dict[_Key, LogPlace] = {}
         self._placed = threading.Condition()
         self._unreported: list[LogEnd] = []
@@ -181,15 +181,22 @@ class LogUploads:
         """Whether schedulers have a log store."""
         return time.monotonic() - self._told_at < TOLD_SECONDS
 
-    def told(self) -> None:
-        """Note that a scheduler has a log store; the first time begins the work."""
-        self._told_at = time.monotonic()
-        if self._thread.ident is None:
-            self._thread.start()
+    @property
+    def is_wanted(self) -> bool:
+        """Whether schedulers had a log store when one of them was last heard."""
+        return self._heard_at - self._told_at < TOLD_SECONDS
+
+    def told(self, *, has_store: bool = True) -> None:
+        """Note whether a scheduler has a log store; the first that has one begins the work."""
+        self._heard_at = time.monotonic()
+        if has_store:
+            self._told_at = self._heard_at
+            if self._thread.ident is None:
+                self._thread.start()
 
     def begin(self, trigger: Trigger) -> None:
-        """Note that a run starts."""
-        if self.is_on:
+        """Note that a run starts, also after a silence: its log is wanted once that is over."""
+        if self.is_wanted:
             self._waiting.begin(trigger.run_id, trigger.identity, trigger.scheduled_at_ms)
 
     def end(self, trigger: Trigger, *, has_log: bool) -> None:

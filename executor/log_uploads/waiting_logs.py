@@ -11,6 +11,7 @@ too. The logs themselves stay where they are.
 """
 
 import contextlib
+import errno
 import os
 import threading
 from collections import OrderedDict
@@ -205,7 +206,7 @@ class WaitingLogs:
         file = os.open(new, _APPENDING | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         lines = b"".join(self._lines())
         try:
-            os.write(file, lines)
+            _write_whole(file, lines)
             new.replace(self._path)
         except OSError:
             os.close(file)
@@ -221,6 +222,11 @@ class WaitingLogs:
             yield b"+ %d %d %d\n" % (log.run_id, log.identity, log.scheduled_at_ms)
             if log.size:
                 yield b"= %d %d\n" % (log.run_id, log.size)
+
+
+def _write_whole(file: int, lines: bytes) -> None:
+    if os.write(file, lines) < len(lines):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), FILE_NAME)
 
 
 def read_list(path: Path) -> list[WaitingLog]:

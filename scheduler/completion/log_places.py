@@ -32,7 +32,7 @@ from warren.scheduler.log_store.store import LogStore, log_key, part_key
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds.loop import NAP_SECONDS
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import queries, stored_logs
+from warren.sql.runs import stored_logs, transitions
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.stored_logs import LogRow, LogState
 
@@ -121,11 +121,14 @@ def _offer(
 def _runs_of(
     session: Session, address: str, app_id: int, logs: Iterable[LogToStore | LogEnd]
 ) -> dict[int, RoutedRun]:
-    """Return those runs that an executor has, by their ids."""
+    """Lock those runs that an executor has; return them by their ids.
+
+    Locked, they are not deleted meanwhile: whoever deletes one later finds the row of its log.
+    """
     identities = {each.run_id: each.identity for each in logs}
     return {
         run.id: run
-        for run in queries.by_ids(session, identities)
+        for run in transitions.lock_routed(session, identities)
         if run.app_id == app_id
         and run.address == address
         and run.status != RunStatus.PLANNED

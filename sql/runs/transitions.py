@@ -174,6 +174,12 @@ def lock(session: Session, run_ids: Iterable[int]) -> list[LockedRun]:
     return lock_rows(session, LockedRun, Run, sorted(set(run_ids)), _IN_ORDER)
 
 
+def lock_routed(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
+    """Lock runs that were given to an executor, in the order of their ids, and return them."""
+    rows = lock_rows(session, RoutedRun, Run, sorted(set(run_ids)), _IN_ORDER)
+    return [run for run in rows if run.address]
+
+
 def end(session: Session, ended: Sequence[FinalState]) -> int:
     """Move runs to their final state; return how many were moved.
 

@@ -1,5 +1,6 @@
 """Uploads go on whatever their store does, and say what does not get there."""
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -132,7 +133,8 @@ def test_the_oldest_logs_are_dropped_beyond_the_limit_and_that_is_told(
 
     case.run(*range(1, 101), text=b"x" * 999 + b"\n")
 
-    eventually(lambda: len(case.schedulers.dropped) >= 88)
+    eventually(lambda: len(case.schedulers.dropped) >= 90)
+    # Those that were being sent when more came are dropped once they wait again.
     assert case.waiting.size <= 10_000
     assert "dropped in the last hour" in case.uploads.fault
     assert set(case.schedulers.dropped.values()) == {
@@ -155,6 +157,28 @@ def test_the_list_stays_short_however_many_logs_are_stored(case: UploadCase) -> 
 
     path = case.folder / "state" / "unstored-logs"
     assert path.stat().st_size < 2_000_000
+
+
+def test_a_run_that_starts_after_a_long_silence_of_schedulers_has_its_log_stored(
+    case: UploadCase,
+) -> None:
+    now = time.monotonic()
+    case.uploads._told_at = case.uploads._heard_at = now - 3_600.0
+
+    case.run(1)
+    assert (case.uploads.is_on, case.uploads.count) == (False, 1)
+    case.uploads.told()
+
+    eventually(lambda: case.schedulers.stored == [1])
+
+
+def test_runs_are_not_noted_once_schedulers_have_no_store_any_more(case: UploadCase) -> None:
+    case.uploads._told_at = time.monotonic() - 3_600.0
+    case.uploads.told(has_store=False)
+
+    case.run(1)
+
+    assert case.uploads.count == 0
 
 
 def test_the_next_boot_goes_on_with_the_list(case: UploadCase, s3: S3Server) -> None:
