@@ -111,6 +111,8 @@ class ReadStatus(StrEnum):
     BUSY = "BUSY"
     #: No executor has it, and the log store does not answer.
     STORE_AWAY = "STORE_AWAY"
+    #: No executor has it, and the log store, which had it, has lost or damaged it.
+    STORE_LOST = "STORE_LOST"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -266,13 +268,11 @@ class LogReader:
             if obstacle is not None:
                 return ReadStatus.BUSY if obstacle is ReadStatus.BUSY else ReadStatus.STORE_AWAY
             try:
-                row = source.stored
-                is_whole = row.state == LogState.STORED
-                opened = self._stored.open(row.key, 0 if is_whole else row.parts)
+                opened = _opened(self._stored, source.stored)
                 return None if opened is None else read(opened)
             except Malformed as error:
                 log.warning("stored_log_damaged", run_id=source.run_id, error=str(error))
-                return None
+                return ReadStatus.STORE_LOST
             except StoreUnavailable as error:
                 log.warning("stored_log_missed", error=str(error))
                 self._rest(_STORE)
@@ -310,6 +310,21 @@ class LogReader:
         if self._asking[key] >= OF_ONE or self._asking.total() >= AT_A_TIME:
             return ReadStatus.BUSY
         return None
+
+
+def _opened(store: StoredLogs, row: LogRow) -> PackedLog | None:
+    """Return a log in the store; None if it has none yet.
+
+    Raises:
+        Malformed: it is damaged, or gone.
+        StoreUnavailable: the store does not answer.
+
+    """
+    is_whole = row.state == LogState.STORED
+    opened = store.open(row.key, 0 if is_whole else row.parts)
+    if opened is None and is_whole:
+        raise Malformed("it was stored, and is gone")
+    return opened
 
 
 def _part_of(chunk: LogChunk | ReadStatus, from_line: int, limit: int) -> LogPart:
@@ -479,6 +494,7 @@ _WHY = {
     ReadStatus.MISSING: "no longer has the rest",
     ReadStatus.SILENT: "does not answer",
     ReadStatus.STORE_AWAY: "is gone, and the log store does not answer",
+    ReadStatus.STORE_LOST: "is gone, and the log store has lost or damaged the rest",
 }
 
 
@@ -660,7 +676,8 @@ class LogPages:
 
 def _told(status: ReadStatus) -> str:
     """Return a status for scripts, which try again whoever does not answer."""
-    return (ReadStatus.SILENT if status is ReadStatus.STORE_AWAY else status).value
+    known = {ReadStatus.STORE_AWAY: ReadStatus.SILENT, ReadStatus.STORE_LOST: ReadStatus.MISSING}
+    return known.get(status, status).value
 
 
 def _stamps(run: DetailedRun, part: LogPart) -> list[int]:

@@ -118,7 +118,7 @@ class RunLogAnswers:
     def _is_lost(self, part: LogPart, place: Source) -> bool:
         """Whether no executor has the log; one that is online may return it later."""
         if part.status not in (ReadStatus.SILENT, ReadStatus.STORE_AWAY):
-            return part.status is ReadStatus.MISSING
+            return part.status in (ReadStatus.MISSING, ReadStatus.STORE_LOST)
         return self._now_ms() - place.heard_at_ms > EXECUTOR_ALIVE_MS
 
 

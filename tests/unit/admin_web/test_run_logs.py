@@ -304,11 +304,11 @@ class Shelf:
         self.is_away = False
         self.keys: list[str] = []
 
-    def size(self, key: str) -> int:
+    def size(self, key: str) -> int | None:
         self.keys.append(key)
         if self.is_away:
             raise StoreUnavailable("it is away")
-        return len(self.data)
+        return len(self.data) or None
 
     def fetch(self, _key: str, offset: int, length: int) -> bytes:
         return self.data[offset : offset + length]
@@ -377,6 +377,18 @@ def test_a_store_that_is_away_is_said_to_be_and_left_alone_for_a_while(
     time.now += PAUSE_SECONDS
     shelf.is_away = False
     assert with_store.read(source(stored=STORED), 1, limit=1).lines == ("stored one",)
+
+
+@pytest.mark.parametrize("left", [0, 60])
+@pytest.mark.parametrize("is_silent", [True, False])
+def test_a_log_that_the_store_has_lost_or_damaged_is_said_to_be(
+    with_store: LogReader, executors: Executors, shelf: Shelf, *, left: int, is_silent: bool
+) -> None:
+    executors.is_silent = is_silent
+    executors.values = {"missing": True, "text": "", "to_line": 0}
+    shelf.data = shelf.data[:left]
+
+    assert with_store.read(source(stored=STORED), 1, limit=1).status is ReadStatus.STORE_LOST
 
 
 def test_a_run_without_a_stored_log_is_looked_for_nowhere_else(
