@@ -144,7 +144,7 @@ soak: $(TEST_INSTALLED) services ## Run a cluster under random faults and judge 
 	@$(BIN)/python -m benchmarks.soak --topology $(TOPOLOGY) --minutes $(MINUTES) $(if $(SEED),--seed $(SEED)) $(SOAK_ARGS)
 
 # Each is SUITE or SUITE/DATABASE, and takes 5 GB in build/matrix.
-MATRIX ?= trixie unstable/mysql
+MATRIX ?= trixie unstable/mysql unstable/postgresql
 matrix: ## Run the tests on other versions of Debian, Python, RabbitMQ and the database; needs root
 	@scripts/test-matrix $(MATRIX)
 
