@@ -4,7 +4,6 @@ import argparse
 import logging
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +22,7 @@ from benchmarks import (
 )
 from benchmarks.rates import Rate
 from benchmarks.servers import Servers, servers
-from benchmarks.stack import Stack
+from benchmarks.stack import Stack, running
 from benchmarks.storms import StormSizes
 from benchmarks.table import Row, Table
 from warren.scheduler.routing.routes import Route
@@ -91,10 +90,10 @@ def main() -> None:
         table.add([Row("what", "measured", "ratio", "goal")])
         sizes = _sizes(arguments)
         if not arguments.short:
-            with _stack(own, "storms") as stack:
+            with running(own, name="storms") as stack:
                 table.add(storms.measure(own, stack, sizes.storms))
         if not arguments.storms:
-            with _stack(own, "warren") as stack:
+            with running(own) as stack:
                 _measure(own, stack, table, sizes, is_short=arguments.short)
     table.save(arguments.json)
     print(f"all of it as JSON: {arguments.json}", flush=True)
@@ -105,17 +104,6 @@ def _sizes(arguments: argparse.Namespace) -> Sizes:
     if arguments.idle is None:
         return sizes
     return replace(sizes, storms=replace(sizes.storms, idle_seconds=60 * arguments.idle))
-
-
-@contextmanager
-def _stack(own: Servers, name: str) -> Iterator[Stack]:
-    stack = Stack(own, name=name)
-    try:
-        stack.start()
-        yield stack
-        stack.audit()
-    finally:
-        stack.close()
 
 
 def _measure(own: Servers, stack: Stack, table: Table, sizes: Sizes, *, is_short: bool) -> None:

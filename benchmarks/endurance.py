@@ -15,10 +15,10 @@ from sqlalchemy import func, select
 
 from benchmarks import cpu, databases
 from benchmarks.databases import Sizes
+from benchmarks.measures import every_second
 from benchmarks.servers import Servers, servers
-from benchmarks.stack import APP, Stack, none_open
+from benchmarks.stack import Stack, none_open, running
 from benchmarks.table import Row, Table
-from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.models import Run
 
 JSON = Path("build/bench-endurance.json")
@@ -42,29 +42,15 @@ def main() -> None:
     ):
         print(own.facts(), flush=True)
         table = Table(own.facts())
-        stack = Stack(own)
-        try:
-            stack.start()
+        with running(own) as stack:
             table.add(_rows(own, stack, arguments.minutes * 60.0, arguments.rate))
-            stack.audit()
-        finally:
-            stack.close()
         table.save(arguments.json)
     print(f"all of it as JSON: {arguments.json}", flush=True)
 
 
 def _rows(own: Servers, stack: Stack, seconds: float, rate: int) -> Iterator[Row]:
     """Let jobs fire; yield a line now and then."""
-    specs = [
-        JobSpec(
-            name=f"steady-{n}",
-            app=APP,
-            handler="noop",
-            schedule_kind="CRON",
-            schedule_value="* * * * * ?",
-        )
-        for n in range(rate)
-    ]
+    specs = every_second("steady", rate, handler="noop")
     ids = stack.apply(specs)
     names = [spec.name for spec in specs]
     stack.begin(names)

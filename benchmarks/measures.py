@@ -51,21 +51,26 @@ class Storm:
         return f"p50 {statistics.median(self.stored_ms):,.0f} · last {max(self.stored_ms):,.0f} ms"
 
 
-def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
-    """Let jobs tick at each full second for some time; return how late handlers began.
-
-    The first ticks are left out, as hundreds of jobs take time to start and stop by commands.
-    """
-    specs = [
+def every_second(prefix: str, jobs: int, *, handler: str) -> list[JobSpec]:
+    """Return jobs that are due at each full second once they are enabled."""
+    return [
         JobSpec(
-            name=f"second-{n}",
+            name=f"{prefix}-{n}",
             app=APP,
-            handler="lateness",
+            handler=handler,
             schedule_kind="CRON",
             schedule_value="* * * * * ?",
         )
         for n in range(jobs)
     ]
+
+
+def lateness_at_full_seconds(stack: Stack, *, jobs: int, seconds: float) -> Lateness:
+    """Let jobs tick at each full second for some time; return how late handlers began.
+
+    The first ticks are left out, as hundreds of jobs take time to start and stop by commands.
+    """
+    specs = every_second("second", jobs, handler="lateness")
     ids = stack.apply(specs)
     names = [spec.name for spec in specs]
     stack.begin(names)

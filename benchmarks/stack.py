@@ -2,7 +2,8 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import func, literal_column, select, text
@@ -280,6 +281,18 @@ class Stack:
         service = Service(command, env=environment, output=self._folder / f"{name}.log")
         self._started.append(service)
         return service
+
+
+@contextmanager
+def running(servers: Servers, *, name: str = "warren") -> Iterator[Stack]:
+    """Start a stack; audit it at the end, and stop it whatever happens."""
+    stack = Stack(servers, name=name)
+    try:
+        stack.start()
+        yield stack
+        stack.audit()
+    finally:
+        stack.close()
 
 
 def none_open(session: Session) -> bool:

@@ -293,13 +293,18 @@ class LogUploads:
             packed = [item for log in batch if (item := self._pack(log, opened)) is not None]
             if not packed:
                 return
-            places = self._ask(packed)
-            if not places:
-                self._fail("no scheduler says where to store logs")
-                return
-            placed = [(item, place) for item in packed if (place := places.get(_key(item)))]
-            faults = self._send_all([(item, place) for item, place in placed if not place.why])
+            placed, faults = self._place(packed)
         self._settle(placed, faults)
+
+    def _place(
+        self, packed: Sequence[_Packed]
+    ) -> tuple[list[tuple[_Packed, LogPlace]], dict[_Key, str]]:
+        """Send files where schedulers say; return the answers, and what kept files from it."""
+        places = self._ask(packed)
+        if not places:
+            self._fail("no scheduler says where to store logs")
+        placed = [(item, place) for item in packed if (place := places.get(_key(item)))]
+        return placed, self._send_all([(item, place) for item, place in placed if not place.why])
 
     def _store_parts(self, now: float) -> None:
         """Store what running runs have written since the last time."""
@@ -313,13 +318,8 @@ class LogUploads:
                     packed += [] if is_new else self._pack_part(log, opened)
             if not packed:
                 return
-            places = self._ask(packed)
-            if not places:
-                self._fail("no scheduler says where to store logs")
-                return
-            pairs = [(item, place) for item in packed if (place := places.get(_key(item)))]
-            faults = self._send_all([(item, place) for item, place in pairs if not place.why])
-        stored = [item for item, place in pairs if not place.why and _key(item) not in faults]
+            placed, faults = self._place(packed)
+        stored = [item for item, place in placed if not place.why and _key(item) not in faults]
         for item in stored:
             log = item.log
             if item.part:
@@ -462,7 +462,7 @@ class LogUploads:
     def _send_all(self, items: Sequence[tuple[_Packed, LogPlace]]) -> dict[_Key, str]:
         """Send logs; return why some could not be."""
         faults: dict[_Key, str] = {}
-        send = self._send if self._is_busy() or len(items) == 1 else self._pool_send
+        send = self._send if self._is_busy() or len(items) <= 1 else self._pool_send
         for (item, _), why in zip(items, send(items), strict=True):
             if why:
                 faults[_key(item)] = why
