@@ -141,11 +141,14 @@ class PastEdit:
     """An edit of many jobs, or the undoing of one: the names of its jobs by id.
 
     `field` is empty if it undid an edit. Names of jobs that the actor may not see are left out.
+    Undoing it now would change `undoable` jobs and leave those in `left`, with the reasons.
     """
 
     id: int
     field: str
     names: Mapping[int, str]
+    undoable: int
+    left: Sequence[tuple[str, Problem]]
 
     @property
     def is_undo(self) -> bool:
@@ -228,7 +231,9 @@ class FieldEditCommands:
             if not known:
                 raise Problem(Code.NO_EDIT, id=edit_id)
             names = {id_: f"{spec.app}/{spec.name}" for id_, (_, spec) in known.items()}
-            return PastEdit(edit_id, about.get("field", ""), names)
+            edits, left = self._past(session, edit_id)
+            undoable = sum(bool(each.words) for each in edits)
+            return PastEdit(edit_id, about.get("field", ""), names, undoable, left)
 
         return self._context.database.read(unit)
 

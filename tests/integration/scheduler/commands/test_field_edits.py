@@ -191,6 +191,38 @@ def test_tags_are_added_to_those_of_each_job_and_removed(rows: Rows, commands: C
     assert [bool(each.words) for each in done.jobs] == [True, True, False]
 
 
+@pytest.mark.parametrize("field", [each for each in EditedField if each != "alarm_webhook"])
+def test_an_undo_gives_back_every_field_that_is_not_secret(
+    rows: Rows, commands: Commands, field: EditedField
+) -> None:
+    before = {
+        "handler": "old",
+        "param": "old",
+        "route": "RANDOM",
+        "timeout": 7,
+        "retries": 7,
+        "author": "old",
+        "tags": "old",
+        "alarm_email": "old@example.com",
+    }
+    ids = [rows.job("full", **before), rows.job("bare")]
+    new = {"timeout": 9, "retries": 9, "route": "ROUND", "alarm_emails": "new@example.com"}
+    columns = [*before]
+
+    was = [values(rows, ids, column) for column in columns]
+    done = edited(commands, ids, field, new.get(field, "new"))
+    now = [values(rows, ids, column) for column in columns]
+    undone = commands.field_edits.undo(done.id)
+
+    assert now != was
+    assert [each.can_be_undone for each in done.jobs] == [True, True]
+    assert undone.left == []
+    restored = [values(rows, ids, column) for column in columns]
+    assert [[value or None for value in each] for each in restored] == [
+        [value or None for value in each] for each in was
+    ]
+
+
 def test_a_webhook_takes_its_style_along_and_is_not_restored_from_what_is_not_kept(
     rows: Rows, commands: Commands
 ) -> None:

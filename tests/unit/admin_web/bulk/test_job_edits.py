@@ -123,3 +123,26 @@ def test_undoing_names_the_jobs_that_somebody_edited_since(admin: Visit, rows: R
     assert stored(rows, Job.route) == ["RANDOM", ""]
     entries = rows.database.read(lambda s: audit_log.listing(s, AuditFilter()))
     assert entries[0].action == "job.undo_edit"
+
+
+def test_a_webhook_is_said_to_be_beyond_undoing_before_the_edit_and_after_it(
+    admin: Visit, rows: Rows
+) -> None:
+    had = rows.job("had", alarm_webhook="https://old.example.com/secret")
+    bare = rows.job("bare")
+    new = {"value": "https://new.example.com/x"}
+
+    asked = admin.get("/jobs/edit", query_string={"id": [had]}).text
+    page = shown(admin, "alarm_webhook:set", new, id=[had, bare])
+    saved = admin.post("/jobs/edit/save", hidden(page, "save"))
+    done = admin.get(saved.location).text
+    admin.post("/jobs/edit/undo", hidden(done, "undo"))
+    again = admin.get(saved.location).text
+
+    assert "cannot bring back the one before" in asked
+    assert "This cannot be undone for 1 of them" in page
+    assert "This cannot be undone for 1 of them:" in done
+    assert re.search(r"<li>reports/had: [^<]*not kept", done)
+    assert stored(rows, Job.alarm_webhook) == ["https://new.example.com/x", ""]
+    assert "This cannot be undone:" in again
+    assert 'action="/jobs/edit/undo"' not in again
