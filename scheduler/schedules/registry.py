@@ -98,6 +98,16 @@ def period_ms(value: str) -> int:
     return int(value) * 1_000
 
 
+def _span(value: str, translate: Translate) -> str:
+    """Return whole seconds in the units of the console, such as `2 min` or `1 h 5 s`."""
+    if not _SECONDS.fullmatch(value):
+        return value
+    minutes, seconds = divmod(int(value), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = {"%(n)s h": hours, "%(n)s min": minutes, "%(n)s s": seconds}
+    return " ".join(translate(words) % {"n": number} for words, number in parts.items() if number)
+
+
 @dataclass(frozen=True, slots=True)
 class FixedRate(Schedule):
     """anchor + n * period, for every whole n."""
@@ -110,7 +120,7 @@ class FixedRate(Schedule):
     is_rhythmic = True
     title = "fixed rate"
     advice = "Every N seconds, regardless of how long a run takes."
-    sentence = "Every %(value)s s"
+    sentence = "Every %(value)s"
 
     period_ms: int
 
@@ -118,6 +128,11 @@ class FixedRate(Schedule):
     def read(cls, value: str, _timezone: str) -> Self:
         """Read whole seconds."""
         return cls(period_ms(value))
+
+    @classmethod
+    def in_words(cls, value: str, translate: Translate, _language: str) -> str:
+        """Return how often it fires."""
+        return translate(cls.sentence) % {"value": _span(value, translate)}
 
     @classmethod
     def newest_rule(cls, begin: str) -> int:
@@ -160,7 +175,7 @@ class FixedDelay(SingleTick):
     unit = " s"
     title = "fixed delay"
     advice = "N seconds after the previous run finishes."
-    sentence = "%(value)s s after each run has ended"
+    sentence = "%(value)s after each run has ended"
     waits_for_completion = True
 
     delay_ms: int
@@ -169,6 +184,11 @@ class FixedDelay(SingleTick):
     def read(cls, value: str, _timezone: str) -> Self:
         """Read whole seconds."""
         return cls(period_ms(value))
+
+    @classmethod
+    def in_words(cls, value: str, translate: Translate, _language: str) -> str:
+        """Return how long after a run it fires."""
+        return translate(cls.sentence) % {"value": _span(value, translate)}
 
     @classmethod
     def waiting_for(cls, value: str) -> str:

@@ -108,6 +108,8 @@ PREVIEWS = [
     ("schedule_kind=CRON&cron=0+0+25+*+*+%3F", "expected hour to be 0-23"),
     ("schedule_kind=CRON&cron=0+0+0+1+1+%3F+1999", "It will not run again."),
     ("schedule_kind=FIX_RATE&seconds=30", "Every 30 s"),
+    ("schedule_kind=FIX_RATE&seconds=120", "Every 2 min"),
+    ("schedule_kind=FIX_RATE&seconds=3661", "Every 1 h 1 min 1 s"),
     ("schedule_kind=FIX_DELAY&seconds=5", "5 s after each run has ended"),
     ("schedule_kind=NONE", "No schedule"),
     ("schedule_kind=X&cron=1", "The next runs are shown here."),
