@@ -5,6 +5,7 @@ from flask_babel import gettext
 from werkzeug.wrappers import Response
 
 from warren.admin_web.language.labels import problem_text
+from warren.admin_web.local_times import duration
 from warren.admin_web.pages.bulk import ticked_ids
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
@@ -45,7 +46,8 @@ class MutePages:
         return render_template(
             "pages/mutes_ask.html",
             jobs=jobs,
-            spans=list(SPANS),
+            spans=SPANS,
+            span_words=duration,
             chosen=DEFAULT,
             longest=MAX_REASON_LENGTH,
         )
