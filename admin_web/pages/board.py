@@ -25,9 +25,9 @@ from warren.admin_web.board_drawing import (
     strip,
 )
 from warren.admin_web.cached_counts import FRESH_SECONDS, CachedCounts
-from warren.admin_web.language.labels import reason_text
+from warren.admin_web.language.labels import reason_text, stored_text
 from warren.admin_web.links import link_to
-from warren.admin_web.local_times import LocalTimes
+from warren.admin_web.local_times import LocalTimes, duration
 from warren.admin_web.pages.bulk import MAX_TICKED
 from warren.admin_web.pages.dashboard import spread
 from warren.admin_web.services import ConsoleServices
@@ -54,6 +54,7 @@ from warren.scheduler.views.process_view import (
 from warren.sql.board import listing as board
 from warren.sql.board.listing import BoardScope, OldestRun, OutlookRow
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
+from warren.sql.jobs import skips
 from warren.sql.limits import holds, limits
 from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
@@ -285,7 +286,10 @@ class BoardPages:
     def _rows(self, session: Session, states: Sequence[JobOnBoard]) -> list[Row]:
         long = [state.id for state in states if state.trouble is Trouble.LONG]
         running = board.oldest_running(session, long)
-        return [self._row(state, running.get(state.id)) for state in states]
+        causes = _causes(session, states, self._services.now_ms())
+        return [
+            self._row(state, running.get(state.id), causes.get(state.id, "")) for state in states
+        ]
 
     def _group(self, session: Session, scope: BoardScope, group: ErrorGroup, now_ms: int) -> Group:
         rows = board.with_error(session, scope, group.error_key, limit=MAX_OF_GROUP)
@@ -302,14 +306,17 @@ class BoardPages:
             mute_url=_mute_url([*newest]),
         )
 
-    def _row(self, state: JobOnBoard, running: OldestRun | None = None) -> Row:
-        """Return the row of a job; `running` is the run that runs for long, if one does."""
+    def _row(self, state: JobOnBoard, running: OldestRun | None = None, cause: str = "") -> Row:
+        """Return the row of a job.
+
+        `running` is the run that runs for long, if one does; `cause` is why due times were skipped.
+        """
         fails = state.trouble in FAILS
         log_url = _log_url(state.error_run if fails else state.newest_run)
         return Row(
             state=state,
             strip=strip_of(state),
-            why=_why(state, self._times),
+            why=_why(state, self._times, cause),
             trouble_words=trouble_words(state.trouble),
             since_ms=_ms(state.trouble_since),
             next_ms=_ms(state.next_at),
@@ -476,14 +483,23 @@ def mute_words(state: JobOnBoard, times: LocalTimes) -> str:
     return f"{words}: {state.mute.why}" if state.mute.why else words
 
 
-def _why(state: JobOnBoard, times: LocalTimes) -> str:
+def _causes(session: Session, states: Iterable[JobOnBoard], now_ms: int) -> dict[int, str]:
+    """Return why the newest skipped due time of each job was skipped that is listed for it."""
+    job_ids = [state.id for state in states if state.trouble is Trouble.SKIPPED]
+    lines = skips.of_jobs(session, job_ids, from_ms=0, until_ms=now_ms, limit=1)
+    return {line.job_id: stored_text(line.reason, line.why) for line in lines}
+
+
+def _why(state: JobOnBoard, times: LocalTimes, cause: str) -> str:
     """Return the newest error of a job, or the reason why it is listed."""
     if state.trouble in FAILS:
         return state.error
     spans = (state.took, state.usual, state.last_week)
     took, usual, week = (times.duration(int((seconds or 0) * 1000)) for seconds in spans)
     reasons: Mapping[Trouble, Callable[[], str]] = {
-        Trouble.SKIPPED: lambda: gettext("%(n)s skipped", n=state.count),
+        Trouble.SKIPPED: lambda: ": ".join(
+            part for part in (gettext("%(n)s skipped", n=state.count), cause) if part
+        ),
         Trouble.WAITING: lambda: (
             gettext("1 run waits")
             if state.count == 1
@@ -635,11 +651,20 @@ def _pools(session: Session, known: Visitor, outlooks: Sequence[OutlookRow]) -> 
             )
         else:
             job = names.get(late[0]["job_id"], "")
+            most = duration(content.get("latest_ms", 0))
+            if content.get("stays_late"):
+                most = f"> {most}"
             note = (
-                gettext("1 of %(all)s due starts late: %(job)s", all=due, job=job)
+                gettext(
+                    "1 of %(all)s due starts %(most)s late: %(job)s", all=due, most=most, job=job
+                )
                 if count == 1
                 else gettext(
-                    "%(n)s of %(all)s due start late, the first: %(job)s", n=count, all=due, job=job
+                    "%(n)s of %(all)s due start up to %(most)s late, the first: %(job)s",
+                    n=count,
+                    all=due,
+                    most=most,
+                    job=job,
                 )
             )
         lines.append(

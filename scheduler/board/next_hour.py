@@ -108,7 +108,8 @@ def content(
 
     `minutes` is how many runs are expected to run at once in each minute at most, `waiting` how
     many wait. `quarters` is how many are due in each quarter of the hour. With `is_cut`, more is
-    due than was looked at.
+    due than was looked at. `latest_ms` is how late the latest one starts, or is by the end of the
+    hour, if one `stays_late`.
     """
     until_ms = now_ms + HOUR_MS
     runs = [(now_ms, now_ms + one.lasts_ms) for one in running]
@@ -129,6 +130,8 @@ def content(
         "minutes": _most_at_once(runs, now_ms),
         "waiting": _most_at_once(waits, now_ms),
         "late_count": len(late),
+        "latest_ms": max((start.late_ms(until_ms) for start in late), default=0),
+        "stays_late": any(start.starts_at is None for start in late),
         "late": [
             {
                 "job_id": start.run.job_id,

@@ -60,7 +60,9 @@ def test_each_job_of_a_cause_runs_once_more_with_two_clicks(home: Page) -> None:
 
 def test_what_was_skipped_last_night_and_why_is_one_click(home: Page) -> None:
     expect(home.get_by_text("Due times of 8 jobs were skipped.")).to_be_visible()
-    home.get_by_role("link", name="load-items", exact=True).click()
+    row = home.locator("[data-row]", has=home.get_by_role("link", name="load-items", exact=True))
+    expect(row.locator(".why")).to_have_text("1 skipped: no scheduler could send it in time")
+    row.get_by_role("link", name="load-items", exact=True).click()
 
     expect(home.locator("main")).to_contain_text("no scheduler could send it in time")
 
@@ -88,6 +90,7 @@ def test_why_a_job_did_not_run_at_two_is_one_click(home: Page) -> None:
 
     skipped = home.locator("tr", has_text="02:00:00").filter(has_text="skipped")
     expect(skipped).to_contain_text("no scheduler could send it in time")
+    expect(skipped).to_be_in_viewport()
 
 
 def test_who_waits_and_for_what_is_one_click(home: Page) -> None:

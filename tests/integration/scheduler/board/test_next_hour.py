@@ -91,6 +91,7 @@ def test_what_finds_no_slot_starts_when_one_is_free(rows: Rows) -> None:
 
     first = found["late"][0]
     assert found["late_count"] == 3  # the last one is due at the end of the hour
+    assert (found["latest_ms"], found["stays_late"]) == (2 * MINUTE_MS, False)
     assert first == {
         "job_id": second,
         "due_at": NOW + 15 * MINUTE_MS,
@@ -114,6 +115,8 @@ def test_what_waits_for_an_executor_is_late_without_an_end(rows: Rows) -> None:
     waiting = job(rows, "one", MINUTE_MS)
     rows.run(waiting, NOW - MINUTE_MS)
 
-    first = outlook(rows)["late"][0]
+    found = outlook(rows)
 
+    first = found["late"][0]
     assert (first["due_at"], first["starts_at"]) == (NOW - MINUTE_MS, None)
+    assert (found["latest_ms"], found["stays_late"]) == (61 * MINUTE_MS, True)
