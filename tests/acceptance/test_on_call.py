@@ -282,6 +282,18 @@ def test_the_keys_move_in_the_list_and_ask_before_they_run(home: Page) -> None:
     expect(home.get_by_role("button", name="Run again")).to_be_visible()
 
 
+def test_a_key_opens_the_search_and_another_says_what_the_keys_do(home: Page) -> None:
+    rows = home.locator("[data-board-keys] [data-row]")
+    rows.first.focus()
+    home.keyboard.press("?")
+    expect(home.get_by_text("In the list: j k move")).to_be_visible()
+
+    home.keyboard.press("/")
+
+    expect(home.locator("dialog[data-find] input")).to_be_focused()
+    expect(home.locator("dialog[data-find] input")).to_have_value("")
+
+
 def test_the_keys_do_nothing_elsewhere_and_can_be_switched_off(home: Page) -> None:
     home.locator("main").focus()
     home.keyboard.press("r")

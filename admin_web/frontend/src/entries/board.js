@@ -1,8 +1,9 @@
 // Keys in the list of jobs in trouble, while the focus is in it: j and k move, r, l, a and o follow
-// the row's links, / goes to the filter, ? opens the explanation. A button switches them off.
+// the row's links, / opens the search, ? opens the explanation. A button switches them off.
 
 const OFF = "warren-board-keys-off";
 const MOVES = { j: 1, k: -1 };
+const SEARCH = "a[data-find-link]";
 const LINKS = { r: "[data-rerun]", l: "[data-log]", a: "[data-acknowledge]", o: "[data-open]" };
 
 const list = () => document.querySelector("[data-board-keys]");
@@ -28,9 +29,8 @@ document.addEventListener("keydown", (event) => {
 
 function act(key) {
   if (key in MOVES) return move(MOVES[key]);
-  if (key === "/") return focus(document.querySelector("[data-board-filter]"));
   if (key === "?") return document.querySelector("[data-keys-help]")?.toggleAttribute("open") !== undefined;
-  const link = key in LINKS ? current()?.querySelector(LINKS[key]) : null;
+  const link = key === "/" ? document.querySelector(SEARCH) : key in LINKS ? current()?.querySelector(LINKS[key]) : null;
   link?.click();
   return Boolean(link);
 }
