@@ -271,7 +271,7 @@ def _people(session: Session, known: Visitor, text: str, now_ms: int) -> Iterato
 
 
 def _errors(session: Session, known: Visitor, text: str, now_ms: int) -> Iterator[Choice]:
-    """Yield the newest failure of each job whose message has the text."""
+    """Yield the newest failure of each job whose message has the text, and where there are more."""
     if len(text) < ERROR_LENGTH:
         return
     wanted = RunSearch(
@@ -283,12 +283,15 @@ def _errors(session: Session, known: Visitor, text: str, now_ms: int) -> Iterato
         looked_at=FAILURES,
     )
     newest: dict[int, DetailedRun] = {}
-    for run in run_search.page(session, wanted).runs:
+    page = run_search.page(session, wanted)
+    for run in page.runs:
         newest.setdefault(run.job_id, run)
     for run in [*newest.values()][:MAX_RESULTS]:
         said = labels.stored_text(run.message, run.message_why).strip().partition("\n")[0]
-        words = f"{said[:MAX_SAID]} · {run.job or run.job_id}"
+        # Its end tells it from others.
+        end = said if len(said) <= MAX_SAID else f"…{said[1 - MAX_SAID :]}"
+        words = f"{end} · {run.job or run.job_id}"
         yield Choice("cross", gettext("Error"), words, url_for("runs.show", run_id=run.id))
-    if newest:
+    if newest or page.is_cut:
         every = gettext("All errors with “%(text)s”", text=text)
         yield Choice("runs", gettext("Error"), every, url_for("run_errors.show", text=text))

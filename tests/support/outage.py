@@ -21,10 +21,14 @@ from typing import Any
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
 
+from warren.broker.reasons import Why
+from warren.scheduler.problems import explanation
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from warren.sql.models import Hold, Job, Limit, Pause, Registration, Run, SkippedTicks, Uptime
+from warren.sql.jobs import history
+from warren.sql.models import Hold, Job, Limit, Pause, Registration, Run, Uptime
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs.transitions import ENTERED
@@ -448,19 +452,13 @@ class _Filling:
     def _skip(self, nightly: Sequence[_Job]) -> dict[str, int]:
         """Record the due times that no scheduler could send last night; return them by job."""
         due = {job.name: self._last_due(job) for job in nightly}
+        why = explanation(Why.MISSED(policy=MisfirePolicy.DO_NOTHING))
 
         def unit(session: Session) -> None:
             for name, at_ms in due.items():
-                session.add(
-                    SkippedTicks(
-                        job_id=self._ids[name],
-                        from_at=at_ms,
-                        to_at=at_ms,
-                        count=1,
-                        reason="no scheduler could send it in time",
-                        recorded_at=at_ms + 7 * MINUTE_MS,
-                    )
-                )
+                after = at_ms + 7 * MINUTE_MS
+                job_id = self._ids[name]
+                session.add(history.skipped(job_id, at_ms, at_ms, count=1, why=why, now_ms=after))
             at_ms = min(due.values())
             before, after = at_ms - 2 * MINUTE_MS, at_ms + 7 * MINUTE_MS
             session.add(

@@ -407,3 +407,13 @@ def test_nobody_mutes_jobs_of_foreign_apps(installation: Installation) -> None:
     assert "No job was selected." in asked
     assert f"no job with id {foreign}" in done
     assert "muted until" not in installation.admin.get("/").text
+
+
+def test_the_search_keeps_what_tells_errors_apart_and_leads_to_older_ones(
+    installation: Installation,
+) -> None:
+    rejected = installation.admin.get("/find?part=1&q=password").text
+    refused = installation.admin.get("/find?part=1&q=refused").text
+
+    assert "authentication failed for user" in words(rejected)
+    assert 'href="/runs/errors?text=refused"' in refused
