@@ -14,16 +14,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pymysql
 import pytest
+from sqlalchemy import make_url
+from sqlalchemy.exc import DBAPIError
 
 from tests.support.command import run_warren
 from tests.support.deployment import SECRET, Deployment
 from tests.support.eventually import eventually
 from tests.support.mailbox import Mailbox
-from tests.support.mariadb import PrivateMariaDB
 from tests.support.plain_browser import PlainBrowser
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.server_words import ON_POSTGRESQL, DatabaseServer
 from tests.support.webhook_server import WebhookServer
 from warren.sql.accounts import audit_log, users
 from warren.sql.accounts.audit_log import AuditFilter
@@ -39,6 +40,33 @@ OTHER_PASSWORD = "0ther-after-reset-pw"
 FORGED = (
     "(id, at, who, origin, action, kind, object_id, name) VALUES (1, 1, 'x', 'x', 'x', 'x', 1, 'x')"
 )
+#: What would change the audit log, or let an account change it.
+FORGERIES = [
+    "UPDATE warren_trail SET who = 'nobody'",
+    "DELETE FROM warren_trail",
+    "TRUNCATE TABLE warren_trail",
+    "DROP TABLE warren_trail",
+    "ALTER TABLE warren_trail ADD COLUMN x INT",
+]
+FORGERIES += (
+    [
+        f"INSERT INTO warren_trail {FORGED} ON CONFLICT (id) DO UPDATE SET who = 'x'",
+        "MERGE INTO warren_trail USING (SELECT 1) AS one ON TRUE WHEN MATCHED THEN DELETE",
+        "CREATE TRIGGER a BEFORE INSERT ON warren_trail EXECUTE FUNCTION tsvector_update_trigger()",
+        "CREATE RULE forge AS ON INSERT TO warren_trail DO INSTEAD NOTHING",
+        "ALTER TABLE warren_trail OWNER TO CURRENT_USER",
+        "ALTER ROLE CURRENT_USER SUPERUSER",
+    ]
+    if ON_POSTGRESQL
+    else [
+        f"REPLACE INTO warren_trail {FORGED}",
+        f"INSERT INTO warren_trail {FORGED} ON DUPLICATE KEY UPDATE who = 'x'",
+        "CREATE TRIGGER forge BEFORE INSERT ON warren_trail FOR EACH ROW SET NEW.who = 'x'",
+        "GRANT ALL ON *.* TO CURRENT_USER()",
+    ]
+)
+#: How the server says that an account may not do something.
+REFUSALS = {"42501"} if ON_POSTGRESQL else {1142, 1044, 1045}
 #: The rights of schedulers.
 BROKER_RIGHTS = dict.fromkeys(("configure", "write", "read"), r"^warren\.")
 
@@ -67,7 +95,7 @@ class Site:
 @pytest.fixture(scope="module")
 def site(
     rabbitmq: PrivateRabbit,
-    mariadb: PrivateMariaDB,
+    mariadb: DatabaseServer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Site]:
     known = {
@@ -118,18 +146,18 @@ def site(
         site.slow.close()
 
 
-def account_of(deployment: Deployment, mariadb: PrivateMariaDB, owner: str, password: str) -> str:
+def account_of(deployment: Deployment, mariadb: DatabaseServer, owner: str, password: str) -> str:
     """Make the account that the documentation describes, and let everything use it."""
-    user = f"warren_{secrets.token_hex(4)}"
-    mariadb.execute(f"CREATE USER '{user}'@'127.0.0.1' IDENTIFIED BY '{password}'")
+    user, url = f"warren_{secrets.token_hex(4)}", make_url(owner)
+    account = mariadb.add_role(user, password)
     for statement in deployment.warren("db", "grants", user, "--host", "127.0.0.1").splitlines():
-        mariadb.execute(statement)
-    where = owner.partition("@")[2]
-    deployment.env["WARREN_DATABASE_URL"] = f"mysql+pymysql://{user}:{password}@{where}"
-    return user
+        mariadb.execute(statement, database=url.database)
+    of_user = url.set(username=user, password=password)
+    deployment.env["WARREN_DATABASE_URL"] = of_user.render_as_string(hide_password=False)
+    return account
 
 
-def use(site: Site, mariadb: PrivateMariaDB) -> None:
+def use(site: Site, mariadb: DatabaseServer) -> None:
     """Do what administrators do, what goes wrong, and what nobody should."""
     deployment, web = site.deployment, site.web
     deployment.database.write(lambda session: apps.ensure(session, "demo"))
@@ -221,13 +249,12 @@ def command_line(site: Site) -> None:
         assert done.returncode == 0 or arguments == ("check",), (arguments, done.stderr)
 
 
-def take_the_database_away(site: Site, mariadb: PrivateMariaDB) -> None:
+def take_the_database_away(site: Site, mariadb: DatabaseServer) -> None:
     """Let pages fail, and let them come back."""
-    name = (site.deployment.database.url.database or "").replace("`", "")
-    whose = f"`{name}`.`xxl_job_user`"
-    mariadb.execute(f"REVOKE SELECT ON {whose} FROM '{site.account}'@'127.0.0.1'")
+    name = site.deployment.database.url.database
+    mariadb.execute(f"REVOKE SELECT ON xxl_job_user FROM {site.account}", database=name)
     answer = site.web.get("/users")
-    mariadb.execute(f"GRANT SELECT ON {whose} TO '{site.account}'@'127.0.0.1'")
+    mariadb.execute(f"GRANT SELECT ON xxl_job_user TO {site.account}", database=name)
     assert (answer.status, "Error number: " in answer.text) == (503, True)
     eventually(lambda: site.web.get("/users").status == 200)
 
@@ -262,41 +289,21 @@ class TestTrail:
 
         assert before["role"] != after["role"]
 
-    @pytest.mark.parametrize(
-        "statement",
-        [
-            "UPDATE warren_trail SET who = 'nobody'",
-            "DELETE FROM warren_trail",
-            "TRUNCATE TABLE warren_trail",
-            "DROP TABLE warren_trail",
-            "ALTER TABLE warren_trail ADD COLUMN x INT",
-            f"REPLACE INTO warren_trail {FORGED}",
-            f"INSERT INTO warren_trail {FORGED} ON DUPLICATE KEY UPDATE who = 'x'",
-            "CREATE TRIGGER forge BEFORE INSERT ON warren_trail FOR EACH ROW SET NEW.who = 'x'",
-            "GRANT ALL ON *.* TO CURRENT_USER()",
-        ],
-    )
+    @pytest.mark.parametrize("statement", FORGERIES)
     def test_the_account_that_everything_used_cannot_change_it(
         self, site: Site, statement: str
     ) -> None:
         before = [(entry.id, entry.who) for entry in site.entries]
-        url = Database(site.deployment.env["WARREN_DATABASE_URL"]).url
-        connection = pymysql.connect(
-            host="127.0.0.1",
-            port=url.port or 0,
-            user=url.username,
-            password=url.password or "",
-            database=url.database,
-        )
 
         with (
-            contextlib.closing(connection),
-            connection.cursor() as cursor,
-            pytest.raises(pymysql.err.MySQLError) as refused,
+            contextlib.closing(Database(site.deployment.env["WARREN_DATABASE_URL"])) as database,
+            database.engine.connect() as connection,
+            pytest.raises(DBAPIError) as refused,
         ):
-            cursor.execute(statement)
+            connection.exec_driver_sql(statement)
 
-        assert refused.value.args[0] in (1142, 1044, 1045)
+        error = refused.value.orig
+        assert getattr(error, "sqlstate", None) in REFUSALS or error.args[0] in REFUSALS
         assert [(entry.id, entry.who) for entry in site.entries] == before
 
 

@@ -211,6 +211,12 @@ class PrivateMariaDB:
         self.execute(f"CREATE USER {name} IDENTIFIED BY '{password}'")
         self.execute(f"GRANT ALL ON `{database}`.* TO {name}")
 
+    def add_role(self, name: str, password: str) -> str:
+        """Create an account without rights; return what statements call it."""
+        account = f"'{name}'@'127.0.0.1'"
+        self.execute(f"CREATE USER {account} IDENTIFIED BY '{password}'")
+        return account
+
     def end_sessions(self, database: str) -> None:
         """End every session of a database."""
         named = f"information_schema.processlist WHERE db = '{database}'"

@@ -188,8 +188,8 @@ class PrivatePostgreSQL:
         """Return whether a database has connections."""
         return bool(self.execute(f"SELECT 1 FROM pg_stat_activity WHERE datname = '{name}'"))
 
-    def execute(self, statement: str, *, database: str = "postgres") -> list[tuple[object, ...]]:
-        """Run one statement as root, outside the databases of tests, and return its rows.
+    def execute(self, statement: str, *, database: str | None = None) -> list[tuple[object, ...]]:
+        """Run one statement as root, by default in no database of tests, and return its rows.
 
         Raises:
             psycopg.OperationalError: the server does not let anybody in, for 5 s if it is silent.
@@ -204,18 +204,23 @@ class PrivatePostgreSQL:
         self.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
         self.execute(f'ALTER DATABASE "{database}" OWNER TO {name}')
 
+    def add_role(self, name: str, password: str) -> str:
+        """Create an account without rights; return what statements call it."""
+        self.execute(f"CREATE ROLE {name} LOGIN PASSWORD '{password}'")
+        return name
+
     def end_sessions(self, database: str) -> None:
         """End every session of a database."""
         named = f"FROM pg_stat_activity WHERE datname = '{database}'"
         self.execute(f"SELECT pg_terminate_backend(pid) {named}")
 
-    def _connect(self, database: str = "postgres") -> "psycopg.Connection[tuple[object, ...]]":
+    def _connect(self, database: str | None = None) -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(
             host="127.0.0.1",
             port=self.port,
             user="root",
             password=self._password,
-            dbname=database,
+            dbname=database or "postgres",
             connect_timeout=5,
             autocommit=True,
             sslmode="disable",
