@@ -214,6 +214,17 @@ class PrivatePostgreSQL:
         named = f"FROM pg_stat_activity WHERE datname = '{database}'"
         self.execute(f"SELECT pg_terminate_backend(pid) {named}")
 
+    def environment(self) -> dict[str, str]:
+        """Return what lets its own programs, such as psql, find it and be root there."""
+        programs = Path(str(_program(SERVER))).parent
+        return {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PGHOST": "127.0.0.1",
+            "PGPORT": str(self.port),
+            "PGUSER": "root",
+            "PGPASSWORD": self._password,
+        }
+
     def _connect(self, database: str | None = None) -> "psycopg.Connection[tuple[object, ...]]":
         return psycopg.connect(
             host="127.0.0.1",

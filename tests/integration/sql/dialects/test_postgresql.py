@@ -1,6 +1,8 @@
 """What is PostgreSQL's own: its sessions, refusals, rights, TLS, servers without writes."""
 
 import os
+import re
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -49,6 +51,14 @@ def empty(postgresql: PrivatePostgreSQL) -> Iterator[Callable[..., str]]:
     yield make
     for name in made:
         postgresql.drop_database(name)
+
+
+def documented(postgresql: PrivatePostgreSQL, program: str, database: str, folder: Path) -> None:
+    """Run the command of a program as the page on deployment has it, for a database."""
+    page = (Path(__file__).parents[4] / "docs/deploy.md").read_text()
+    [line] = re.findall(rf"^ *({program} .*?)(?: +#.*)?$", page, re.MULTILINE)
+    words = re.sub(r"\bwarren\b(?!\.)", database, line)
+    subprocess.run(words, shell=True, cwd=folder, env=postgresql.environment(), check=True)
 
 
 def whole(url: URL, **changes: Any) -> str:
@@ -264,6 +274,29 @@ def test_an_account_with_the_granted_rights_can_work_and_not_rewrite_the_trail(
     owner.write(lambda session: session.execute(text(f"DROP OWNED BY {name}")))
     owner.close()
     postgresql.execute(f"DROP ROLE {name}")
+
+
+@pytest.mark.parametrize("is_its_own", [True, False], ids=["its own", "an empty one"])
+def test_a_dump_is_loaded_as_documented_into(
+    empty: Callable[..., str],
+    postgresql: PrivatePostgreSQL,
+    tmp_path: Path,
+    *,
+    is_its_own: bool,
+) -> None:
+    database = Database(empty())
+    migration.upgrade(database)
+    database.write(lambda session: session.execute(insert(App), [{"name": "dumped", "title": "x"}]))
+    documented(postgresql, "pg_dump", str(database.url.database), tmp_path)
+    database.write(lambda session: session.execute(insert(App), [{"name": "later", "title": "x"}]))
+    target = database if is_its_own else Database(empty())
+
+    documented(postgresql, "pg_restore", str(target.url.database), tmp_path)
+
+    names = target.read(lambda session: session.scalars(select(App.name)).all())
+    database.close()
+    target.close()
+    assert names == ["dumped"]
 
 
 def test_two_upgrades_at_once_make_one_schema(empty: Callable[..., str]) -> None:
