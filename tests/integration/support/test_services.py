@@ -1,22 +1,25 @@
 """The private services that all other tests stand on."""
 
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
 
 import pika
 import pika.exceptions
-import pymysql
 import pytest
 from pika.adapters.blocking_connection import BlockingChannel
 
+from tests.support import mariadb as mariadb_server
+from tests.support import postgresql as postgresql_server
 from tests.support.eventually import eventually
-from tests.support.mariadb import SERVER, PrivateMariaDB
 from tests.support.processes import descendants
 from tests.support.rabbitmq import PrivateRabbit
+from tests.support.server_words import ON_POSTGRESQL, DatabaseServer
 
 ROOT = Path(__file__).parents[3]
+SERVER = (postgresql_server if ON_POSTGRESQL else mariadb_server).SERVER
 
 
 def open_channel(url: str) -> BlockingChannel:
@@ -112,37 +115,36 @@ def test_each_test_has_a_vhost_of_its_own(vhost: str, _round: int) -> None:
     assert count_kept(vhost) == 1
 
 
-def test_database_keeps_committed_rows_over_kill(own_mariadb: PrivateMariaDB) -> None:
+def test_database_keeps_committed_rows_over_kill(own_mariadb: DatabaseServer) -> None:
     own_mariadb.create_database("kept")
-    own_mariadb.execute("CREATE TABLE kept.t (n INT) ENGINE = InnoDB")
-    own_mariadb.execute("INSERT INTO kept.t VALUES (7)")
+    own_mariadb.execute("CREATE TABLE t (n INT)", database="kept")
+    own_mariadb.execute("INSERT INTO t VALUES (7)", database="kept")
 
     own_mariadb.kill()
-    with pytest.raises(pymysql.OperationalError):
-        own_mariadb.execute("SELECT 1")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", own_mariadb.port))
     own_mariadb.start()
 
-    assert own_mariadb.execute("SELECT n FROM kept.t") == [(7,)]
+    assert own_mariadb.execute("SELECT n FROM t", database="kept") == [(7,)]
 
 
-def test_databases_are_fresh_and_speak_four_byte_utf8(mariadb: PrivateMariaDB) -> None:
-    first, second = mariadb.create_database(), mariadb.create_database()
+def test_databases_are_fresh_and_speak_four_byte_utf8(mariadb: DatabaseServer) -> None:
+    names = [mariadb.create_database().rpartition("/")[2] for _ in range(2)]
 
-    sets = mariadb.execute(
-        "SELECT DISTINCT default_character_set_name FROM information_schema.schemata"
-        " WHERE schema_name LIKE 'warren%'"
-    )
+    for name in names:
+        mariadb.execute("CREATE TABLE t (letter VARCHAR(1))", database=name)
+        mariadb.execute("INSERT INTO t VALUES ('😀')", database=name)
 
-    assert first != second
-    assert sets == [("utf8mb4",)]
+    kept = [mariadb.execute("SELECT letter FROM t", database=name) for name in names]
+    assert kept == [[("😀",)]] * 2
 
 
-def start_owner(folder: Path) -> "subprocess.Popen[bytes]":
+def start_owner(kind: type[DatabaseServer], folder: Path) -> "subprocess.Popen[bytes]":
     """Start a program that owns a database server, as a test session does."""
     code = (
         "import sys, pathlib\n"
-        "from tests.support.mariadb import PrivateMariaDB\n"
-        f"PrivateMariaDB(pathlib.Path({str(folder)!r})).start()\n"
+        f"from {kind.__module__} import {kind.__name__}\n"
+        f"{kind.__name__}(pathlib.Path({str(folder)!r})).start()\n"
         "print('ready', flush=True)\n"
         "sys.stdin.read()\n"
     )
@@ -151,8 +153,8 @@ def start_owner(folder: Path) -> "subprocess.Popen[bytes]":
     )
 
 
-def test_services_end_when_the_tests_are_killed(mariadb: PrivateMariaDB, tmp_path: Path) -> None:
-    with start_owner(tmp_path / "mariadb") as owner:
+def test_services_end_when_the_tests_are_killed(mariadb: DatabaseServer, tmp_path: Path) -> None:
+    with start_owner(type(mariadb), tmp_path / "server") as owner:
         assert owner.stdout is not None
         assert owner.stdout.readline() == b"ready\n"
         tree = descendants(owner.pid)
