@@ -19,7 +19,9 @@ from warren.scheduler.completion.end import End
 from warren.sql import unfolded
 from warren.sql.board import job_states
 from warren.sql.engine import Database
+from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
+from warren.sql.jobs import history as schedule_history
 from warren.sql.models import Job, JobState, Lease, Quarter, Run, Unfolded
 from warren.sql.run_status import RunStatus
 
@@ -175,6 +177,28 @@ def test_the_audit_names_what_differs(database: Database) -> None:
     assert [(fault.stored, fault.counted) for fault in database.read(look)] == [
         ("7", "1"),
         ("(0, 9, 0)", "(0, 1, 0)"),
+    ]
+
+
+def test_skips_that_are_not_yet_taken_in_are_no_fault(database: Database) -> None:
+    desk = Desk(database)
+    keeper = desk.keeper()
+    fold(keeper)
+    bounds = (NOW - 3_600_000, NOW)
+    look: Callable[[Session], Any] = lambda s: audit_board(s, bounds=bounds, now_ms=NOW)  # noqa: E731
+    skip = schedule_history.skipped(
+        desk.job_id, NOW - 3_000, NOW - 1_000, count=3, why=Explanation("x"), now_ms=NOW
+    )
+
+    database.write(lambda session: schedule_history.record_skips(session, [skip]))
+    before = database.read(look)
+    fold(keeper)
+    after = database.read(look)
+    database.write(lambda s: s.execute(update(Quarter).values(skipped=9)))
+
+    assert before == after == []
+    assert [(fault.stored, fault.counted) for fault in database.read(look)] == [
+        ("(0, 0, 9)", "(0, 0, 3)")
     ]
 
 
