@@ -13,6 +13,7 @@ from tests.integration.executor.test_agent_restart import (
 )
 from tests.support.agents import AgentCase
 from tests.support.eventually import eventually
+from tests.support.fake_scheduler import now_ms
 from warren.broker.codec import encode, packed
 from warren.broker.messages import Finished, NotStarted, Outcome, Triggers
 from warren.executor.journal import file
@@ -78,7 +79,7 @@ def test_killed_with_a_message_half_begun_its_runs_are_lost_given_back_or_report
         file.Ended(report=ended),
     )
     case.desk.declare_queues_of(OLD)
-    case.desk.publish(case.desk.seal_triggers(range(1, 6), boot_id=OLD, routed_at_ms=2**50))
+    case.desk.publish(case.desk.seal_triggers(range(1, 6), boot_id=OLD, routed_at_ms=now_ms()))
     hand_out(case)
 
     case.boot()
