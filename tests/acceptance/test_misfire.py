@@ -36,7 +36,7 @@ def test_what_becomes_of_ticks_after_all_schedulers_were_down(deployment: Deploy
     assert first.wait() == 0
 
     deployment.job("each", **EVERY_SECOND)
-    tick = (deployment.now_ms() // 1_000 + 2) * 1_000
+    tick = (deployment.now_ms() // 1_000 + 5) * 1_000  # later than the jobs are made
     deployment.job("careless", misfire="DO_NOTHING", **once_at(tick))
     deployment.job("careful", misfire="FIRE_ONCE_NOW", **once_at(tick))
     deployment.job("patient", **once_at(tick) | {"late_limit": 60})
