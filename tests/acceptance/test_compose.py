@@ -27,6 +27,7 @@ from tests.support.mariadb import PrivateMariaDB
 from tests.support.ports import free_ports
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.rabbitmq_cluster import RabbitCluster
+from tests.support.server_words import only_mysql
 from warren.admin_web.serving.web_process import ConsoleConnections
 from warren.broker.messages import Beat, BeatAnswer, Boot, boot_seconds
 from warren.broker.rabbitmq.transport import connect
@@ -53,7 +54,7 @@ VHOST = "warren"
 #: What the names of nodes end with.
 NODES = ("", "-2", "-3")
 
-pytestmark = pytest.mark.release
+pytestmark = [pytest.mark.release, only_mysql]  # the database of docker-compose.yml
 needs_galera = pytest.mark.skipif(
     not GaleraCluster.is_installed(), reason="Galera is not installed: make services"
 )

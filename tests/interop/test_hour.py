@@ -28,9 +28,9 @@ THERE, HERE = "Shop_Jobs", "shop-jobs"
 
 
 @pytest.fixture
-def xxl(mariadb: PrivateMariaDB) -> Iterator[XxlJobDatabase]:
+def xxl(mysql_server: PrivateMariaDB) -> Iterator[XxlJobDatabase]:
     """What an admin of 3.4 leaves behind that was stopped ten seconds ago."""
-    database = XxlJobDatabase(mariadb)
+    database = XxlJobDatabase(mysql_server)
     now_ms = int(datetime.now(UTC).timestamp() * 1_000)
     database.group(THERE, id=7)
     common = {"job_group": 7, "trigger_status": 1, "executor_route_strategy": "ROUND"}
