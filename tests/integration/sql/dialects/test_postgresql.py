@@ -77,6 +77,16 @@ def test_every_session_is_set_up_alike(database: Database) -> None:
     assert set(found) == {("READ COMMITTED", "4s", "9s", "UTC", "UTF8")}
 
 
+def test_the_environment_leads_no_connection_elsewhere(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGHOSTADDR", "192.0.2.1")
+    led = Database(whole(database.url), fail_fast=True)
+
+    assert led.read(database_now_ms)
+    led.close()
+
+
 def test_a_frozen_console_holds_its_locks_for_three_seconds(database: Database) -> None:
     console = Database(whole(database.url), fail_fast=True)
     ask = text("SELECT current_setting('idle_in_transaction_session_timeout')")
