@@ -92,7 +92,7 @@ PICTURES = (
     Picture("executors", "/executors"),
     Picture("apps", "/apps"),
     Picture("schedulers", "/schedulers"),
-    Picture("ledger", "/ledger"),
+    Picture("ledger", "/ledger", ready="main:not(:has(td.quiet[colspan]))"),
     Picture("users", "/users"),
     Picture("audit-trail", "/audit"),
     Picture("account", "/account"),
