@@ -7,7 +7,7 @@ from typing import Any
 from flask_babel import LazyString, gettext, lazy_gettext
 
 from warren.admin_web.language.catalogues import language
-from warren.admin_web.language.labels import MISFIRE_POLICY, State
+from warren.admin_web.language.labels import MISFIRE_POLICY, ROUTE_NAMES, State
 from warren.broker.messages import Block, ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.scheduler.alarms.events import FAILURE, SUCCESS
@@ -92,61 +92,61 @@ ROUTE: Mapping[Any, Option] = {
         lazy_gettext("The app's route; if it has none, consistent hash."),
     ),
     Route.FIRST: Option(
-        lazy_gettext("first"),
+        ROUTE_NAMES[Route.FIRST],
         lazy_gettext(
             "Always the first executor. Use it when one is enough and the others are on standby."
         ),
     ),
     Route.LAST: Option(
-        lazy_gettext("last"),
+        ROUTE_NAMES[Route.LAST],
         lazy_gettext("Always the last executor. Keeps a job away from those that use the first."),
     ),
     Route.ROUND: Option(
-        lazy_gettext("round robin"),
+        ROUTE_NAMES[Route.ROUND],
         lazy_gettext("Executors take turns. For runs of similar cost."),
     ),
     Route.RANDOM: Option(
-        lazy_gettext("random"),
+        ROUTE_NAMES[Route.RANDOM],
         lazy_gettext("Any executor. For many short runs."),
     ),
     Route.CONSISTENT_HASH: Option(
-        lazy_gettext("consistent hash"),
+        ROUTE_NAMES[Route.CONSISTENT_HASH],
         lazy_gettext(
             "The same executor for the same job as long as it is online. For jobs with a local "
             "cache."
         ),
     ),
     Route.LEAST_FREQUENTLY_USED: Option(
-        lazy_gettext("least frequently used"),
+        ROUTE_NAMES[Route.LEAST_FREQUENTLY_USED],
         lazy_gettext(
             "The executor that ran this job least often. Evens out when executors come and go."
         ),
     ),
     Route.LEAST_RECENTLY_USED: Option(
-        lazy_gettext("least recently used"),
+        ROUTE_NAMES[Route.LEAST_RECENTLY_USED],
         lazy_gettext(
             "The executor that ran this job longest ago, so that none runs it twice in a row."
         ),
     ),
     Route.LEAST_LOADED: Option(
-        lazy_gettext("least loaded"),
+        ROUTE_NAMES[Route.LEAST_LOADED],
         lazy_gettext("The executor with the most free slots. For runs that may overlap."),
     ),
     Route.FAILOVER: Option(
-        lazy_gettext("failover"),
+        ROUTE_NAMES[Route.FAILOVER],
         lazy_gettext(
             "The first executor that passes a health check. "
             "Use it when a run must not go to a frozen executor."
         ),
     ),
     Route.BUSYOVER: Option(
-        lazy_gettext("busyover"),
+        ROUTE_NAMES[Route.BUSYOVER],
         lazy_gettext(
             "The first idle executor, or one that is not running this job. For long runs."
         ),
     ),
     Route.SHARDING_BROADCAST: Option(
-        lazy_gettext("sharding broadcast"),
+        ROUTE_NAMES[Route.SHARDING_BROADCAST],
         lazy_gettext("All executors at once, each with its own shard."),
     ),
 }

@@ -19,6 +19,7 @@ from warren.broker.stored_reasons import from_json
 from warren.scheduler.commands.reruns import Outcome
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import Code, FieldName, Problem, Word
+from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.views.flow_view import NodeState
 from warren.sql.accounts.users import Role
@@ -148,8 +149,25 @@ MISFIRE_POLICY = {
     MisfirePolicy.FIRE_ONCE_NOW: lazy_gettext("run once immediately"),
     MisfirePolicy.CATCH_UP: lazy_gettext("catch up"),
 }
+ROUTE_NAMES: Mapping[Any, LazyString] = {
+    Route.FIRST: lazy_gettext("first"),
+    Route.LAST: lazy_gettext("last"),
+    Route.ROUND: lazy_gettext("round robin"),
+    Route.RANDOM: lazy_gettext("random"),
+    Route.CONSISTENT_HASH: lazy_gettext("consistent hash"),
+    Route.LEAST_FREQUENTLY_USED: lazy_gettext("least frequently used"),
+    Route.LEAST_RECENTLY_USED: lazy_gettext("least recently used"),
+    Route.LEAST_LOADED: lazy_gettext("least loaded"),
+    Route.FAILOVER: lazy_gettext("failover"),
+    Route.BUSYOVER: lazy_gettext("busyover"),
+    Route.SHARDING_BROADCAST: lazy_gettext("sharding broadcast"),
+}
 #: The words for facts of reasons that are stored by their names.
-_FACT_NAMES: Mapping[str, Mapping[Any, LazyString]] = {"kind": KIND, "policy": MISFIRE_POLICY}
+_FACT_NAMES: Mapping[str, Mapping[Any, LazyString]] = {
+    "kind": KIND,
+    "policy": MISFIRE_POLICY,
+    "route": ROUTE_NAMES,
+}
 #: Why runs are left out when many are run again.
 LEFT_OUT = {
     Outcome.RECOVERED: lazy_gettext("Made good: a later attempt succeeded"),

@@ -51,16 +51,16 @@ def test_each_reason_is_told_in_chinese_with_its_facts() -> None:
             ),
             (
                 "定时触发，第 1 次尝试，还可重试 3 次；调度器 node-1；在线：a, b；"
-                "已列出但不在线：c；ROUND，第 7 轮"
+                "已列出但不在线：c；轮询，第 7 轮"
             ),
         ),
         (
             Why.ASKED(route="BUSYOVER", what=(BUSY, Why.IDLE(address="a:2", n=3))),
-            "BUSYOVER：a:1 繁忙：所有槽位都被占用；a:2 空闲，可用槽位 3 个",
+            "忙碌转移：a:1 繁忙：所有槽位都被占用；a:2 空闲，可用槽位 3 个",
         ),
         (
             Why.ASKED(route="BUSYOVER", what=(BUSY, Why.BEST(address="a:1"))),
-            "BUSYOVER：a:1 繁忙：所有槽位都被占用；没有空闲的执行器，最合适的是 a:1",
+            "忙碌转移：a:1 繁忙：所有槽位都被占用；没有空闲的执行器，最合适的是 a:1",
         ),
         (KILL, "在开始之前被终止（按请求终止）"),
         (
