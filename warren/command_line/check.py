@@ -276,11 +276,12 @@ def _alive(settings: Settings, kind: str | None) -> Checks:
 
 def _run_check(name: str, test: Callable[[], str]) -> bool:
     try:
-        print(f"ok     {name}: {test()}")
+        found = test()
     except WarrenError as error:
         print(visible(f"error: {name}: {'; '.join(error.lines)}"), file=sys.stderr)
+        return False
     except (SqlError, BrokerError, OSError, ValueError) as error:
         print(visible(f"error: {name}: {' '.join(str(error).split())}"), file=sys.stderr)
-    else:
-        return True
-    return False
+        return False
+    print(f"ok     {name}: {found}")
+    return True
