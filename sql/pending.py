@@ -58,16 +58,17 @@ class Pending(NamedTuple):
 
 def look(database: Database, *, since_ms: int, now_ms: int) -> Pending:
     """Return the pending work, without runs due before `since_ms`."""
-    return Pending(*database.select_one(STATEMENT, {"since_ms": since_ms, "now_ms": now_ms}))
+    statement = STATEMENTS[database.dialect.jumps_to_groups]
+    return Pending(*database.select_one(statement, {"since_ms": since_ms, "now_ms": now_ms}))
 
 
-def _statement() -> Select[*tuple[Any, ...]]:
+def _statement(*, jumps: bool) -> Select[*tuple[Any, ...]]:
     since_ms: Any = bindparam("since_ms", type_=BigInteger)
     now_ms: Any = bindparam("now_ms", type_=BigInteger)
     columns: dict[str, ColumnElement[Any]] = {
         "has_pauses": exists().where(HAS_PAUSES),
         "next_tick": earliest_tick().scalar_subquery(),
-        "next_due": _earliest_due(since_ms),
+        "next_due": _earliest_due(since_ms, jumps=jumps),
         "uptime_until": func.coalesce(LAST_RECORD.scalar_subquery(), 0),
         "has_downtimes": exists().where(IS_UNSETTLED),
         "has_kills": exists().where(*is_kill_requested(now_ms)),
@@ -85,11 +86,12 @@ def _statement() -> Select[*tuple[Any, ...]]:
     return select(*(columns[field].label(field) for field in Pending._fields))
 
 
-def _earliest_due(since_ms: int) -> ScalarSelect[int]:
+def _earliest_due(since_ms: int, *, jumps: bool) -> ScalarSelect[int]:
     """Return the minimum of `next_due`, which uses the index in the same way."""
-    due = next_due_of_apps(since_ms).subquery()
+    due = next_due_of_apps(since_ms, jumps=jumps).subquery()
     return select(func.min(due.c.due_at)).scalar_subquery()
 
 
-#: Selects a `Pending`. Built once, because building and compiling takes five times its execution.
-STATEMENT = _statement()
+#: Selects a `Pending`, by `Dialect.jumps_to_groups`. Built once, because building and compiling
+#: takes five times its execution.
+STATEMENTS = {jumps: _statement(jumps=jumps) for jumps in (True, False)}

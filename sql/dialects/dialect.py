@@ -129,6 +129,9 @@ class Dialect(Protocol):
     is_embedded: bool
     #: The driver's placeholder of a value.
     parameter: str
+    #: Whether the least value of each group is found by jumping along an index from group to group,
+    #: and not by reading all of it.
+    jumps_to_groups: bool
     #: How a condition is written that only filters rows which are found by something else.
     as_filter: str
     #: SQL for its clock in epoch milliseconds, for 32 or more random characters, and for the

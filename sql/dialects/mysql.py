@@ -111,6 +111,7 @@ class MySQL:
     url_form = url_forms.MYSQL
     is_embedded = url_form.is_embedded
     parameter = "%s"
+    jumps_to_groups = True
     as_filter = "{}"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"

@@ -149,6 +149,7 @@ class PostgreSQL(OnConflict):
     url_form = url_forms.POSTGRESQL
     is_embedded = url_form.is_embedded
     parameter = "%s"
+    jumps_to_groups = False
     # No index serves this. A state that was rare at the last ANALYZE may be that of most rows now,
     # and its part of the index is full of entries of rows that have left it.
     as_filter = "({}) IS TRUE"

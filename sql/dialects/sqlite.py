@@ -47,6 +47,7 @@ class SQLite(OnConflict):
     url_form = url_forms.SQLITE
     is_embedded = url_form.is_embedded
     parameter = "?"
+    jumps_to_groups = False
     as_filter = "{}"
     _insert = staticmethod(sqlite.insert)
     now_ms = "CAST(ROUND((julianday('now') - 2440587.5) * 86400000.0) AS INTEGER)"

@@ -11,6 +11,7 @@ from sqlalchemy import ColumnElement, Select, and_, case, false, func, not_, or_
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
+from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.models import App, FlowJob, Job, Run
 from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
 from warren.sql.runs.run_rows import PlannedRun
@@ -41,20 +42,33 @@ def next_due(session: Session, *, since_ms: int) -> dict[int, int]:
     """Return the earliest `due_at` of each app's PLANNED runs due at or after `since_ms`.
 
     The lower bound avoids index entries that are deleted but kept for an old snapshot; without it a
-    claim takes 55 ms instead of 4. Grouping by status too, although all have the same, lets MariaDB
-    jump from app to app along the index: 6 ms instead of 110 with 100,000 rows.
+    claim takes 55 ms instead of 4.
     """
-    rows = session.execute(next_due_of_apps(since_ms))
+    rows = session.execute(next_due_of_apps(since_ms, jumps=dialect_of(session).jumps_to_groups))
     return {row[0]: row[1] for row in rows}
 
 
-def next_due_of_apps(since_ms: int) -> Select[int, int]:
-    """Return the SELECT of `next_due`."""
-    return (
-        select(Run.app_id, func.min(Run.due_at).label("due_at"))
-        .where(Run.status == RunStatus.PLANNED, Run.due_at >= since_ms)
-        .group_by(Run.status, Run.app_id)
+def next_due_of_apps(since_ms: int, *, jumps: bool) -> Select[int, int]:
+    """Return the SELECT of `next_due`, for a database that `jumps_to_groups` or for another.
+
+    Grouping by status too, although all have the same, lets MariaDB jump from app to app along the
+    index: 6 ms instead of 110 with 100,000 rows. For others each jump is a subquery.
+    """
+    is_planned = Run.status == RunStatus.PLANNED
+    if jumps:
+        return (
+            select(Run.app_id, func.min(Run.due_at).label("due_at"))
+            .where(is_planned, Run.due_at >= since_ms)
+            .group_by(Run.status, Run.app_id)
+        )
+    apps = select(func.min(Run.app_id).label("app_id")).where(is_planned).cte(recursive=True)
+    following = select(func.min(Run.app_id)).where(is_planned, Run.app_id > apps.c.app_id)
+    apps = apps.union_all(select(following.scalar_subquery()).where(apps.c.app_id.is_not(None)))
+    first = select(func.min(Run.due_at)).where(
+        is_planned, Run.app_id == apps.c.app_id, Run.due_at >= since_ms
     )
+    each = select(apps.c.app_id, first.scalar_subquery().label("due_at")).subquery()
+    return select(each.c.app_id, each.c.due_at).where(each.c.due_at.is_not(None))
 
 
 def next_due_of(

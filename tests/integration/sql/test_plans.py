@@ -467,7 +467,7 @@ def test_the_next_tick_is_read_from_the_end_of_the_index(crowded: Database) -> N
 def test_a_look_at_what_is_pending_reads_an_end_of_each_index(crowded: Database) -> None:
     instants = {"since_ms": NOW_MS, "now_ms": NOW_MS + queries.KILL_MS - 1}
 
-    steps = plans(crowded, lambda session: session.execute(pending.STATEMENT, instants))
+    steps = plans(crowded, lambda session: session.execute(pending.STATEMENTS[True], instants))
 
     in_flight = RUNS[RunStatus.ROUTED] + RUNS[RunStatus.SENT] + RUNS[RunStatus.RUNNING]
     of_runs = [step for step in steps if step.table != "warren_alarm"]
@@ -478,7 +478,7 @@ def test_a_look_at_what_is_pending_reads_an_end_of_each_index(crowded: Database)
 def test_a_look_for_webhooks_reads_no_mails_and_the_other_way_round(crowded: Database) -> None:
     instants = {"since_ms": NOW_MS, "now_ms": NOW_MS + 1}
 
-    steps = plans(crowded, lambda session: session.execute(pending.STATEMENT, instants))
+    steps = plans(crowded, lambda session: session.execute(pending.STATEMENTS[True], instants))
 
     rows = sorted(step.rows for step in steps if step.key == "i_alarm_channel")
     # MariaDB 11.8 looks for new alarms along this index too.

@@ -54,7 +54,9 @@ def explained(database: Database, work: Callable[[Session], object]) -> list[dic
         with statements(database) as sent:
             work(session)
         session.rollback()
-        asked = [each for each in sent if each[0].startswith(("SELECT", "UPDATE", "DELETE"))]
+        asked = [
+            each for each in sent if each[0].startswith(("SELECT", "WITH", "UPDATE", "DELETE"))
+        ]
         found = [_explain(session, *each) for each in asked]
         session.rollback()
         return found
