@@ -66,7 +66,7 @@ test-fast: $(TEST_INSTALLED) ## Run the unit tests only; they need no services
 
 release-check: $(TEST_INSTALLED) services ## What only a release needs: long tests, packaging, XXL-JOB's executors; needs PyPI, Maven, Go
 	@scripts/build-console
-	@scripts/install-debian-packages "the test of a console behind a proxy needs" nginx
+	@scripts/install-debian-packages "the tests of a proxy and of monitoring rules need" nginx prometheus
 	@CI=true scripts/run-tests $(BIN)/pytest -rs --dist worksteal --numprocesses $(TEST_WORKERS) -m release \
 		--ignore tests/interop --ignore $(TOPOLOGIES) $(PYTEST_ARGS)
 	@CI=true scripts/run-tests $(BIN)/pytest -rs -m release $(TOPOLOGIES)

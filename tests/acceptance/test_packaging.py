@@ -4,6 +4,7 @@ Building needs no network. Installing needs PyPI, and is skipped where that cann
 """
 
 import json
+import re
 import shlex
 import signal
 import sys
@@ -31,6 +32,7 @@ OF_THE_SERVER = {
     "db",
     "import",
     "scheduler",
+    "sso",
     "tokens",
     "up",
     "users",
@@ -212,9 +214,12 @@ class TestRelease:
     ) -> None:
         distributions.skip_without_pypi(tmp_path)
         wheels, pip = tmp_path / "wheels", ("-m", "pip", "--disable-pip-version-check")
+        dockerfile = (release / "Dockerfile").read_text()
+        [extras] = re.findall(r"^ARG EXTRAS=(.+)$", dockerfile, re.MULTILINE)
+        given = dockerfile.replace("/wheels", str(wheels)).replace("$EXTRAS", extras)
         build, install = (
-            shlex.split(line.partition("&&")[0].replace("/wheels", str(wheels)))[2:]
-            for line in (release / "Dockerfile").read_text().splitlines()
+            shlex.split(line.partition("&&")[0])[2:]
+            for line in given.splitlines()
             if line.startswith("RUN pip ")
         )
         distributions.run(Path(sys.executable), *pip, *build, folder=release)
