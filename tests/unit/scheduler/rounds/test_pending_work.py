@@ -9,6 +9,7 @@ import pytest
 from tests.support.moved_clock import AdvancedClock
 from warren.scheduler.rounds.loop import NAP_SECONDS, WakeUp
 from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
+from warren.sql.dialects.sqlite import SQLite
 from warren.sql.engine import SeenIds
 from warren.sql.pending import Pending
 
@@ -33,7 +34,9 @@ class Watched:
     clock: AdvancedClock = field(default_factory=AdvancedClock)
 
     def __post_init__(self) -> None:
-        database: Any = SimpleNamespace(select_one=lambda *_: self.found, seen_ids=SeenIds())
+        database: Any = SimpleNamespace(
+            dialect=SQLite(), select_one=lambda *_: self.found, seen_ids=SeenIds()
+        )
         self.work = PendingWork(
             database,
             since_ms=lambda now_ms: now_ms,

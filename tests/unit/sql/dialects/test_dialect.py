@@ -65,6 +65,7 @@ PORT = {
     "lock_rows": "SELECT of many rows that locks them",
     "skip_given_ids": "ids that follow those that rows brought with them",
     "parameter": "how the driver marks the place of a value",
+    "jumps_to_groups": "how the least value of each group is found",
     "as_filter": "a condition that no index serves",
     "lock_upgrade": "a lock between two upgrades of the schema",
     "grants": "the rights of an account",
