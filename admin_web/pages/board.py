@@ -271,7 +271,7 @@ class BoardPages:
         if page.tab == "trouble":
             page.rows = self._rows(session, shown.jobs)
             if not place:
-                page.groups = [self._group(session, scope, group, now_ms) for group in shown.groups]
+                page.groups = self._groups(session, scope, shown.groups, now_ms)
             if shown.more:
                 page.more_url = f"{url_for('board.show')}?from={place + MAX_JOBS}"
             return
@@ -291,20 +291,31 @@ class BoardPages:
             self._row(state, running.get(state.id), causes.get(state.id, "")) for state in states
         ]
 
-    def _group(self, session: Session, scope: BoardScope, group: ErrorGroup, now_ms: int) -> Group:
-        rows = board.with_error(session, scope, group.error_key, limit=MAX_OF_GROUP)
-        newest = board.newest_with_error(session, scope, group.error_key, limit=MAX_TICKED)
-        return Group(
-            error=group.error,
-            jobs=group.jobs,
-            acted_on=len(newest),
-            since_ms=_ms(group.since),
-            first_job=group.first_job,
-            rows=[self._row(job_state(row, now_ms)) for row in rows],
-            again_url=_again_url([run_id for run_id in newest.values() if run_id]),
-            log_url=_log_url(group.first_run),
-            mute_url=_mute_url([*newest]),
-        )
+    def _groups(
+        self, session: Session, scope: BoardScope, groups: Sequence[ErrorGroup], now_ms: int
+    ) -> list[Group]:
+        keys = [group.error_key for group in groups]
+        newest = board.newest_with_errors(session, scope, keys, limit=MAX_TICKED)
+        listed = {key: [*jobs][:MAX_OF_GROUP] for key, jobs in newest.items()}
+        rows = board.of_jobs(session, [id_ for ids in listed.values() for id_ in ids])
+        found: list[Group] = []
+        for group in groups:
+            runs = newest.get(group.error_key, {})
+            of_group = [rows[id_] for id_ in listed.get(group.error_key, ()) if id_ in rows]
+            found.append(
+                Group(
+                    error=group.error,
+                    jobs=group.jobs,
+                    acted_on=len(runs),
+                    since_ms=_ms(group.since),
+                    first_job=group.first_job,
+                    rows=[self._row(job_state(row, now_ms)) for row in of_group],
+                    again_url=_again_url([run_id for run_id in runs.values() if run_id]),
+                    log_url=_log_url(group.first_run),
+                    mute_url=_mute_url([*runs]),
+                )
+            )
+        return found
 
     def _row(self, state: JobOnBoard, running: OldestRun | None = None, cause: str = "") -> Row:
         """Return the row of a job.

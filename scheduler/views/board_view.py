@@ -121,7 +121,7 @@ def read(
     total, recovered = numbers or count(session, scope, now_ms=now_ms)
     failing = sum(counts.get(trouble, 0) for trouble in board.FAILING)
     shared = board.shared_errors(session, scope, limit=MAX_GROUPS) if failing > 1 else []
-    groups = [group for error in shared if (group := _group(session, scope, error)) is not None]
+    groups = _groups(session, scope, shared)
     rows = board.in_trouble(
         session,
         scope,
@@ -247,19 +247,23 @@ def _mute(row: BoardJob, now_ms: int) -> JobMute | None:
     )
 
 
-def _group(session: Session, scope: BoardScope, error: SharedError) -> ErrorGroup | None:
-    rows = board.with_error(session, scope, error.error_key, limit=1)
-    if not rows:  # they have changed since they were counted
-        return None
-    [first] = rows
-    return ErrorGroup(
-        error=first.error_text,
-        error_key=error.error_key,
-        jobs=error.jobs,
-        since=Instant.of(error.since_at),
-        first_job=first.job,
-        first_run=first.error_run_id,
-    )
+def _groups(session: Session, scope: BoardScope, shared: Sequence[SharedError]) -> list[ErrorGroup]:
+    newest = board.newest_with_errors(session, scope, [one.error_key for one in shared], limit=1)
+    firsts = {key: job_id for key, jobs in newest.items() for job_id in jobs}
+    rows = board.of_jobs(session, firsts.values()) if firsts else {}
+    return [
+        ErrorGroup(
+            error=first.error_text,
+            error_key=error.error_key,
+            jobs=error.jobs,
+            since=Instant.of(error.since_at),
+            first_job=first.job,
+            first_run=first.error_run_id,
+        )
+        for error in shared
+        # None: they have changed since they were counted.
+        if (first := rows.get(firsts.get(error.error_key, 0))) is not None
+    ]
 
 
 def _quarters(session: Session, scope: BoardScope, now_ms: int) -> list[QuarterCount]:

@@ -264,22 +264,28 @@ def shared_errors(session: Session, scope: BoardScope, *, limit: int) -> list[Sh
     return [SharedError(*row) for row in session.execute(wanted)]
 
 
-def with_error(
-    session: Session, scope: BoardScope, error_key: str, *, limit: int
-) -> list[BoardJob]:
-    """Return the jobs that fail with an error now, those that failed with it first."""
-    ids = _ids(scope).where(*_has_error(error_key))
-    order = (JobState.error_since, JobState.job_id)
-    return _in_order(session, ids.order_by(*order).limit(limit))
+def newest_with_errors(
+    session: Session, scope: BoardScope, error_keys: Collection[str], *, limit: int
+) -> dict[str, dict[int, int]]:
+    """Return the newest runs of the jobs that fail with each error now, by error and job.
 
-
-def newest_with_error(
-    session: Session, scope: BoardScope, error_key: str, *, limit: int
-) -> dict[int, int]:
-    """Return the newest runs of the jobs that fail with an error now, by job, first ones first."""
-    wanted = _ids(scope).add_columns(JobState.newest_run_id).where(*_has_error(error_key))
-    first = wanted.order_by(JobState.error_since, JobState.job_id).limit(limit)
-    return {job_id: run_id or 0 for job_id, run_id in session.execute(first)}
+    At most `limit` jobs of each error are read: those that failed with it first, in this order.
+    """
+    place = func.row_number().over(
+        partition_by=JobState.error_key, order_by=(JobState.error_since, JobState.job_id)
+    )
+    ranked = (
+        _ids(scope)
+        .add_columns(JobState.error_key, JobState.newest_run_id, place.label("place"))
+        .where(JobState.trouble.in_(FAILING), JobState.error_key.in_(sorted(error_keys)))
+        .subquery()
+    )
+    first = select(ranked.c.error_key, ranked.c.job_id, ranked.c.newest_run_id)
+    first = first.where(ranked.c.place <= limit).order_by(ranked.c.place)
+    found: dict[str, dict[int, int]] = {}
+    for key, job_id, run_id in session.execute(first) if error_keys else ():
+        found.setdefault(key, {})[job_id] = run_id or 0
+    return found
 
 
 def events(session: Session, app_ids: Collection[int] | None, *, since_ms: int) -> list[EventRow]:
@@ -409,10 +415,6 @@ def _jobs(scope: BoardScope) -> Query:
     found = found.join(App, App.id == Job.app_id)
     found = found.outerjoin(Mute, Mute.job_id == JobState.job_id)
     return found.where(*scope.conditions(Job.app_id, Job.id))
-
-
-def _has_error(error_key: str) -> list[ColumnElement[bool]]:
-    return [JobState.trouble.in_(FAILING), JobState.error_key == error_key]
 
 
 def _recovered(since_ms: int) -> list[ColumnElement[bool]]:
