@@ -25,7 +25,7 @@ from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.reading import calendars_for
 from warren.scheduler.views.account_view import user_view
 from warren.scheduler.views.job_view import job_overview
-from warren.sql.accounts import users
+from warren.sql.accounts import identities, users
 from warren.sql.accounts.users import UserFilter
 from warren.sql.instants import iso
 from warren.sql.listings import app_listing, job_search, run_search
@@ -235,9 +235,13 @@ class ListFiles:
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place or "", limit=limit)
-            page = users.filtered(session, asked)
+            page, linked = users.filtered(session, asked), identities.subjects(session)
             rows = [
-                {"id": user.id, **to_builtins(user_view(user, names)), "last_seen_at": seen_at}
+                {
+                    "id": user.id,
+                    **to_builtins(user_view(user, names, linked)),
+                    "last_seen_at": seen_at,
+                }
                 for user, seen_at in page
             ]
             return rows, page[-1].user.name if len(page) == limit else None

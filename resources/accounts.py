@@ -35,13 +35,17 @@ class Token(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class User(msgspec.Struct, kw_only=True, frozen=True):
-    """A user and their rights; an administrator has all apps, so `apps` is empty."""
+    """A user and their rights; an administrator has all apps, so `apps` is empty.
+
+    `identity` is their name at the provider of single sign-on; empty if they sign in here.
+    """
 
     name: str
     role: str
     apps: list[str]
     may_edit_scripts: bool
     disabled: bool
+    identity: str = ""
 
 
 class WhoAmI(msgspec.Struct, kw_only=True, frozen=True):

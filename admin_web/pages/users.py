@@ -255,11 +255,14 @@ class UserPages:
         if exports.is_asked():
             return ListFiles(self._services).users(wanted)
         read = self._services.database.read
-        rows, names = read(lambda session: users.filtered(session, wanted)), self._apps()
+        rows, linked = read(
+            lambda session: (users.filtered(session, wanted), identities.subjects(session))
+        )
+        names = self._apps()
         return render_template(
             "pages/users.html",
             form=form,
-            rows=[(row, user_view(row.user, names)) for row in rows[:LINES]],
+            rows=[(row, user_view(row.user, names, linked)) for row in rows[:LINES]],
             next=rows[LINES - 1].user.name if len(rows) > LINES else None,
             has_sso=self._services.sso is not None,
         )

@@ -12,7 +12,8 @@ from warren.sql.listings import job_search
 from warren.sql.registry import apps
 
 
-def user_view(user: models.User, app_names: Mapping[int, str]) -> User:
+def user_view(user: models.User, app_names: Mapping[int, str], subjects: Mapping[int, str]) -> User:
+    """Return a user; `subjects` are the linked ones' names at the provider, by the user's id."""
     rights = users.rights_of(user)
     return User(
         name=user.name,
@@ -20,6 +21,7 @@ def user_view(user: models.User, app_names: Mapping[int, str]) -> User:
         apps=[app_names[app_id] for app_id in rights.app_ids if app_id in app_names],
         may_edit_scripts=rights.may_edit_glue,
         disabled=bool(user.is_disabled),
+        identity=subjects.get(user.id, ""),
     )
 
 

@@ -52,6 +52,11 @@ def of_user(session: Session, user_id: int) -> Identity | None:
     return session.execute(statement).scalar_one_or_none()
 
 
+def subjects(session: Session) -> dict[int, str]:
+    """Return what the provider calls each linked user, by the user's id."""
+    return dict(session.execute(select(Identity.user_id, Identity.subject)).all())
+
+
 def all_linked(session: Session) -> Sequence[LinkedUser]:
     """Return all identities with their users, by the user's name."""
     statement = (

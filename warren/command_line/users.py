@@ -11,12 +11,13 @@ from warren.errors import CommandError
 from warren.local_client import open_client
 from warren.scheduler.views.account_view import user_view
 from warren.settings.settings import Settings
+from warren.sql.accounts import identities
 from warren.sql.accounts import users as users_table
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.registry import apps
 from warren.terminal.output import print_struct, print_table
 
-HEADERS = ("name", "role", "apps", "scripts", "state")
+HEADERS = ("name", "role", "apps", "scripts", "state", "single sign-on")
 _ROLES = {role.name.lower(): role for role in (Role.ADMINISTRATOR, Role.OPERATOR, Role.VIEWER)}
 
 
@@ -87,13 +88,14 @@ def enable(settings: Settings, name: str) -> None:
 def list_users(settings: Settings, as_json: bool) -> None:
     """Show the users and what they may do."""
     with open_database(settings) as database:
-        rows, names = database.read(
+        rows, linked, names = database.read(
             lambda session: (
                 users_table.listing(session),
+                identities.subjects(session),
                 {app_id: name for name, app_id in apps.ids_by_name(session).items()},
             )
         )
-    shown = [user_view(user, names) for user in rows]
+    shown = [user_view(user, names, linked) for user in rows]
     if as_json:
         for user in shown:
             print_struct(user)
@@ -105,6 +107,7 @@ def list_users(settings: Settings, as_json: bool) -> None:
             "all" if user.role == "administrator" else ", ".join(user.apps),
             "yes" if user.may_edit_scripts else "",
             "disabled" if user.disabled else "",
+            user.identity,
         )
         for user in shown
     ]

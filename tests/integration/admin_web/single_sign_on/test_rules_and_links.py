@@ -158,6 +158,23 @@ class TestLinks:
         assert ("operator", "identity.link", "operator") in console.audited()
         assert console.visit().sign_in("operator").status_code == 401
 
+    def test_the_list_of_users_says_who_is_linked_to_which_identity(
+        self, console: SsoConsole, admin: Visit
+    ) -> None:
+        console.rule("data", Role.VIEWER, "mails")
+        console.provider.add("olga", "data")
+        self.linked(console, signed_in(console.app, "operator"), "olga")
+
+        page = admin.get("/users").text
+        exported = admin.get("/users?format=json").json
+
+        assert re.search(
+            r'data-label="Single sign-on"><span class="mono">subject-of-olga</span>', page
+        )
+        assert {user["name"]: user["identity"] for user in exported if user["identity"]} == {
+            "operator": "subject-of-olga"
+        }
+
     def test_an_old_sign_in_at_the_provider_links_nothing(self, console: SsoConsole) -> None:
         console.rule("data", Role.VIEWER, "mails")
         console.provider.add("olga", "data")
