@@ -12,6 +12,8 @@ _LATEST_MS = 253_402_300_799_999
 class Instant(datetime):
     """A point in time that answers give with its milliseconds, unlike msgspec."""
 
+    __slots__ = ()
+
     @classmethod
     def of(cls, instant_ms: int) -> "Instant":
         """Return epoch milliseconds as a point in time; out of range, the nearest one."""

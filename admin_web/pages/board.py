@@ -37,7 +37,6 @@ from warren.resources.board import (
     FAILS,
     BoardEvent,
     DueTimeMark,
-    ErrorGroup,
     JobOnBoard,
     Trouble,
 )
@@ -239,7 +238,7 @@ class BoardPages:
             now_ms=now_ms,
             clock=LocalClock(self._times),
             place=_place() if tab == "trouble" else 0,
-            is_grouped=True,
+            of_group=MAX_TICKED if tab == "trouble" else 1,
         )
         shown = view.board
         spans = [_lasting(event) for event in shown.events]
@@ -271,7 +270,7 @@ class BoardPages:
         if page.tab == "trouble":
             page.rows = self._rows(session, shown.jobs)
             if not place:
-                page.groups = self._groups(session, scope, shown.groups, now_ms)
+                page.groups = self._groups(session, page)
             if shown.more:
                 page.more_url = f"{url_for('board.show')}?from={place + MAX_JOBS}"
             return
@@ -291,15 +290,12 @@ class BoardPages:
             self._row(state, running.get(state.id), causes.get(state.id, "")) for state in states
         ]
 
-    def _groups(
-        self, session: Session, scope: BoardScope, groups: Sequence[ErrorGroup], now_ms: int
-    ) -> list[Group]:
-        keys = [group.error_key for group in groups]
-        newest = board.newest_with_errors(session, scope, keys, limit=MAX_TICKED)
+    def _groups(self, session: Session, page: Page) -> list[Group]:
+        newest = page.view.in_groups
         listed = {key: [*jobs][:MAX_OF_GROUP] for key, jobs in newest.items()}
         rows = board.of_jobs(session, [id_ for ids in listed.values() for id_ in ids])
         found: list[Group] = []
-        for group in groups:
+        for group in page.view.board.groups:
             runs = newest.get(group.error_key, {})
             of_group = [rows[id_] for id_ in listed.get(group.error_key, ()) if id_ in rows]
             found.append(
@@ -309,7 +305,7 @@ class BoardPages:
                     acted_on=len(runs),
                     since_ms=_ms(group.since),
                     first_job=group.first_job,
-                    rows=[self._row(job_state(row, now_ms)) for row in of_group],
+                    rows=[self._row(job_state(row, page.now_ms)) for row in of_group],
                     again_url=_again_url([run_id for run_id in runs.values() if run_id]),
                     log_url=_log_url(group.first_run),
                     mute_url=_mute_url([*runs]),
@@ -570,44 +566,41 @@ def _mute_url(job_ids: Sequence[int]) -> str:
 
 def _lasting(event: BoardEvent) -> Lasting:
     """Return an event in words."""
-    words: Mapping[str, tuple[str, str, str]] = {
-        "OUTAGE": (short_error(event.subject), _of_outage(event), "bad"),
-        "NO_SCHEDULER": (gettext("no scheduler"), "", "ring"),
-        "EXECUTOR_GONE": (
-            gettext("executor %(name)s gone", name=event.subject),
-            _counted(event.count, gettext("1 run lost"), gettext("%(n)s runs lost", n=event.count)),
-            "warn",
-        ),
-        "PAUSE": (
-            gettext("%(what)s paused", what=event.app or gettext("everything")),
-            event.subject,
-            "pause",
-        ),
-        "LIMIT_FULL": (
-            gettext("limit %(name)s full", name=event.subject),
-            _counted(
-                event.count, gettext("1 run waited"), gettext("%(n)s runs waited", n=event.count)
-            ),
-            "warn",
-        ),
-    }
-    label, note, tone = words.get(event.kind, (event.subject, "", "warn"))
-    more = {
-        "OUTAGE": url_for("runs.index", status="unresolved"),
-        "EXECUTOR_GONE": url_for("executors.index"),
-        "LIMIT_FULL": url_for("queue.index"),
-        "PAUSE": url_for("schedulers.index"),
-    }
+    label, note, tone, more = _told(event)
     return Lasting(
         id=event.id,
         label=label,
         title=event.subject if event.kind == "OUTAGE" else label,
         note=note,
         tone=tone,
-        more_url=more.get(event.kind) or url_for("timeline.show"),
+        more_url=more,
         since_ms=_ms(event.since),
         until_ms=None if event.until is None else _ms(event.until),
     )
+
+
+def _told(event: BoardEvent) -> tuple[str, str, str, str]:
+    """Return the label of an event, its note, its tone, and where more is told about it."""
+    match event.kind:
+        case "OUTAGE":
+            more = url_for("runs.index", status="unresolved")
+            return short_error(event.subject), _of_outage(event), "bad", more
+        case "NO_SCHEDULER":
+            return gettext("no scheduler"), "", "ring", url_for("timeline.show")
+        case "EXECUTOR_GONE":
+            several = gettext("%(n)s runs lost", n=event.count)
+            lost = _counted(event.count, gettext("1 run lost"), several)
+            label = gettext("executor %(name)s gone", name=event.subject)
+            return label, lost, "warn", url_for("executors.index")
+        case "PAUSE":
+            label = gettext("%(what)s paused", what=event.app or gettext("everything"))
+            return label, event.subject, "pause", url_for("schedulers.index")
+        case "LIMIT_FULL":
+            several = gettext("%(n)s runs waited", n=event.count)
+            waited = _counted(event.count, gettext("1 run waited"), several)
+            label = gettext("limit %(name)s full", name=event.subject)
+            return label, waited, "warn", url_for("queue.index")
+    return event.subject, "", "warn", url_for("timeline.show")
 
 
 def short_error(text: str) -> str:

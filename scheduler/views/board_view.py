@@ -3,7 +3,8 @@
 Everything counts only what the reader may see.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from sqlalchemy.orm import Session
@@ -36,6 +37,8 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 MAX_JOBS, MAX_GROUPS = 100, 10
 #: The status of due times that were skipped.
 NOT_RUN = "NOT_RUN"
+#: Strips that are kept as they were read: those of a few boards, which many people read again.
+KNOWN_STRIPS = 500
 
 
 class Says(Sentence):
@@ -62,11 +65,15 @@ class Says(Sentence):
 
 
 class BoardView(NamedTuple):
-    """The board, and its sentences as reasons, for other languages."""
+    """The board, and its sentences as reasons, for other languages.
+
+    `in_groups` are the newest runs of jobs in its groups, by the key of their error and their id.
+    """
 
     board: Board
     sentence: Reason
     details: Sequence[Reason]
+    in_groups: Mapping[str, Mapping[int, int]]
 
 
 class Clock:
@@ -100,7 +107,7 @@ def read(
     app_id: int | None = None,
     clock: Clock | None = None,
     place: int = 0,
-    is_grouped: bool = False,
+    of_group: int = 0,
     numbers: Numbers | None = None,
 ) -> BoardView:
     """Return the board of an actor's jobs, or of those of one app.
@@ -112,7 +119,7 @@ def read(
         app_id: only this app; None = all.
         clock: writes moments in sentences; None = in UTC.
         place: how many jobs in trouble are passed over.
-        is_grouped: whether jobs of the groups are left out of the others.
+        of_group: how many jobs of each group are at most apart from the others; 0 = none is.
         numbers: as `count` counted them a few seconds ago; None = they are counted now.
 
     """
@@ -121,13 +128,15 @@ def read(
     total, recovered = numbers or count(session, scope, now_ms=now_ms)
     failing = sum(counts.get(trouble, 0) for trouble in board.FAILING)
     shared = board.shared_errors(session, scope, limit=MAX_GROUPS) if failing > 1 else []
-    groups = _groups(session, scope, shared)
+    keys = [error.error_key for error in shared]
+    in_groups = board.newest_with_errors(session, scope, keys, limit=max(1, of_group))
+    groups = _groups(session, shared, in_groups)
     rows = board.in_trouble(
         session,
         scope,
         limit=MAX_JOBS + 1,
         place=place,
-        without_errors=[group.error_key for group in groups] if is_grouped else (),
+        without_errors=[group.error_key for group in groups] if of_group else (),
     )
     troubled = sum(number for trouble, number in counts.items() if trouble is not Stored.NONE)
     filled = fill.read(session)
@@ -150,7 +159,7 @@ def read(
         events=_events(session, scope, now_ms),
         filled=filled.is_over,
     )
-    return BoardView(shown, sentence, details)
+    return BoardView(shown, sentence, details, in_groups)
 
 
 def scope_of(actor: Actor, app_id: int | None = None) -> BoardScope:
@@ -202,6 +211,7 @@ def _shown(trouble: Stored) -> Trouble:
     return Trouble.FINE if trouble is Stored.NONE else Trouble[trouble.name]
 
 
+@lru_cache(maxsize=KNOWN_STRIPS)
 def marks(strip: str) -> list[DueTimeMark]:
     """Return the last due times of a job, the oldest first."""
     return [
@@ -247,9 +257,10 @@ def _mute(row: BoardJob, now_ms: int) -> JobMute | None:
     )
 
 
-def _groups(session: Session, scope: BoardScope, shared: Sequence[SharedError]) -> list[ErrorGroup]:
-    newest = board.newest_with_errors(session, scope, [one.error_key for one in shared], limit=1)
-    firsts = {key: job_id for key, jobs in newest.items() for job_id in jobs}
+def _groups(
+    session: Session, shared: Sequence[SharedError], in_groups: Mapping[str, Mapping[int, int]]
+) -> list[ErrorGroup]:
+    firsts = {key: next(iter(jobs)) for key, jobs in in_groups.items()}
     rows = board.of_jobs(session, firsts.values()) if firsts else {}
     return [
         ErrorGroup(

@@ -9,7 +9,7 @@ from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.home import lock_embedded_database
 from warren.settings.settings import Settings, cluster_keys, needed_services
 from warren.sql.engine import Database
-from warren.wiring.processes import Signals, connect_broker, log_thread_failures
+from warren.wiring.processes import Signals, connect_broker, exempt_loaded, log_thread_failures
 from warren.wiring.scheduler import make_scheduler
 
 _WAIT_SECONDS = 60.0
@@ -37,5 +37,6 @@ def scheduler(settings: Settings) -> None:
         node = make_scheduler(settings, database, transport, cluster_keys(settings))
         node.start()
         held.callback(node.stop)
+        exempt_loaded()
         while not signals.wait(_WAIT_SECONDS):
             pass

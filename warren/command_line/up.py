@@ -26,7 +26,7 @@ from warren.settings.settings import DATABASE_FILE, HOME, Settings
 from warren.sql.engine import Database
 from warren.sql.schema import migration
 from warren.wiring.all_in_one import AllInOne, Reloading
-from warren.wiring.processes import Signals, log_thread_failures
+from warren.wiring.processes import Signals, exempt_loaded, log_thread_failures
 
 #: At shutdown, running jobs get SIGTERM at once and SIGKILL after this many seconds.
 GRACE_SECONDS = 2.0
@@ -115,6 +115,7 @@ def up(
         finally:
             if home.is_kept:
                 _print_password(platform.web.password)
+        exempt_loaded()
         _serve(platform, signals)
     print(f"stopped; `{shown_name()} up` continues with the same data")
 

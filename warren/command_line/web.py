@@ -10,7 +10,7 @@ from warren.errors import CommandError
 from warren.executor.fork_server.confinement import keep_settings_secret
 from warren.settings.settings import Settings, cluster_keys, needed_secret, needed_services
 from warren.wiring.console import CONSOLE_POOL, make_console
-from warren.wiring.processes import Signals, connect_broker, log_thread_failures
+from warren.wiring.processes import Signals, connect_broker, exempt_loaded, log_thread_failures
 from warren.wiring.web import API_POOL, WebParts, api_url, console_url, make_api, web_parts
 
 _WAIT_SECONDS = 60.0
@@ -72,6 +72,7 @@ def _serve(
             secret=needed_secret(settings),
         )
         held.callback(start(held.enter_context(parts)))
+        exempt_loaded()
         while not signals.wait(_WAIT_SECONDS):
             pass
 
