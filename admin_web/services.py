@@ -15,7 +15,7 @@ from warren.scheduler.commands.job_files import FileParts
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.log_store.store import StoredLogs
-from warren.scheduler.metrics.recorder import METRICS_JOBS
+from warren.scheduler.metrics import METRICS_JOBS
 from warren.scheduler.problems import Refused
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds

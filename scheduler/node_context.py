@@ -19,8 +19,8 @@ from warren.broker.rpc import Requester
 from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
 from warren.scheduler.app_names import AppNames
-from warren.scheduler.metrics.run_counts import RunMetrics
-from warren.scheduler.rounds.loop import WakeUps
+from warren.scheduler.metrics import RunMetrics
+from warren.scheduler.rounds import WakeUps
 from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database

@@ -21,6 +21,7 @@ from typing import Any
 from warren.broker.messages import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
+from warren.scheduler import rounds
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.message import MessageContext
 from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
@@ -64,7 +65,7 @@ from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
 from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.membership.uptime import SendingUptime
-from warren.scheduler.metrics.recorder import METRICS_JOBS, MetricsRecorder
+from warren.scheduler.metrics import METRICS_JOBS, MetricsRecorder
 from warren.scheduler.node_context import Connections, Counters, NodeContext
 from warren.scheduler.recovery.flow_keeper import FlowKeeper
 from warren.scheduler.recovery.reaper import Reaper
@@ -74,14 +75,19 @@ from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.clearing import Cleaner
 from warren.scheduler.retention.log_removal import LogRemoval
 from warren.scheduler.retention.reporter import Reporter
-from warren.scheduler.rounds import pending_work
-from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS, Loop, Role, WakeUps
-from warren.scheduler.rounds.pending_work import PendingWork, WakeCondition
+from warren.scheduler.rounds import (
+    LONGEST_SECONDS,
+    NAP_SECONDS,
+    Loop,
+    PendingWork,
+    Role,
+    WakeCondition,
+    WakeUps,
+)
 from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import Router, with_added
 from warren.scheduler.timeouts import ClaimLimits, Timeouts
-from warren.scheduler.triggers.messages import TriggerMessages
-from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.scheduler.triggers import TriggerMessages, TriggerPublisher
 from warren.scheduler.watch.watcher import Watcher
 from warren.sql.alarms.alarms import MessageKind, secret_of
 from warren.sql.clock import DatabaseClock
@@ -167,9 +173,9 @@ class RoleLoops:
         )
         return self.add(name, role, longest_seconds=NAP_SECONDS)
 
-    def add_periodic(self, thread: str, rounds: Mapping[str, Callable[[int], float]]) -> None:
+    def add_periodic(self, thread: str, rounds_of: Mapping[str, Callable[[int], float]]) -> None:
         """Make one thread for roles that nobody wakes and that may wait for each other."""
-        roles = [self._role(name, run_round, inf) for name, run_round in rounds.items()]
+        roles = [self._role(name, run_round, inf) for name, run_round in rounds_of.items()]
         self._loops.append(Loop(*roles, name=thread))
 
     def _role(self, name: str, run_round: Callable[[int], float], longest_seconds: float) -> Role:
@@ -221,20 +227,20 @@ class AlarmRoles:
             database=database, per_hour=policy.per_hour, on_ready=self._wake_senders
         )
         self.loops = RoleLoops(now_ms, work, wakes)
-        self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
+        self._add("alarm rate limiter", limiter.run_round, rounds.alarm_rate_limiter)
         post = Webhook(policy.webhook_allow, secret_of=self._secret_of)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
-        self._add("webhooks", webhook.run_round, pending_work.webhooks)
+        self._add("webhooks", webhook.run_round, rounds.webhooks)
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
             signed = self._sender(
                 SignedWebhook(post, keys.of_webhooks).send, MessageKind.RUN_END, slow
             )
-            self._add(f"run webhooks {number}", signed.run_round, pending_work.run_webhooks)
+            self._add(f"run webhooks {number}", signed.run_round, rounds.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
             mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
-            self._add("mailer", mailer.run_round, pending_work.mailer)
+            self._add("mailer", mailer.run_round, rounds.mailer)
 
     def _add(self, name: str, run_round: Callable[[int], float], wanted: WakeCondition) -> None:
         self.loops.add_resting(name, run_round, wanted, longest_seconds=ALARM_LONGEST_SECONDS)

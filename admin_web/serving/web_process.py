@@ -26,7 +26,7 @@ from warren.resources.job_files import JOB_FILE_BYTES
 from warren.scheduler.commands.command_context import KEY_MS
 from warren.scheduler.commands.command_logins import CommandLogins
 from warren.scheduler.membership.self_health import ClusterZone
-from warren.scheduler.rounds.loop import Loop, Role
+from warren.scheduler.rounds import Loop, Role
 from warren.sql.accounts import idempotency
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database

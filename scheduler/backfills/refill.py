@@ -27,7 +27,7 @@ from warren.scheduler.backfills.kept_schedule import (
 from warren.scheduler.completion.completion import Completion, Tally
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.metrics import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import Problem, explanation, fault_of
 from warren.scheduler.schedules.reading import calendars_for, read_schedule

@@ -36,7 +36,6 @@ from warren.broker.messages import (
 from warren.broker.reasons import Why
 from warren.broker.signing import Direction, Sealer, app_of
 from warren.broker.transport import Consumer, Delivery
-from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.calls import ReportedCall, end_of_call
 from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, identity_of, plausible_instant
@@ -45,7 +44,7 @@ from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import fault_of
-from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.scheduler.rounds import NAP_SECONDS, bisect
 from warren.sql.epochs import Cause
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence

@@ -60,9 +60,9 @@ from warren.scheduler.completion.flow_runs import (
 )
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
 from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.metrics import Ended
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import ROOM_IN_LIMITS
+from warren.scheduler.rounds import ROOM_IN_LIMITS
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.scheduler.schedules.schedule import ScheduleFacts

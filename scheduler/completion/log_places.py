@@ -30,7 +30,7 @@ from warren.scheduler.completion.end import identity_of
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.log_store.store import LogStore, log_key, part_key
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.scheduler.rounds import NAP_SECONDS
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import stored_logs, transitions
 from warren.sql.runs.run_rows import RoutedRun

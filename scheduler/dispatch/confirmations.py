@@ -14,9 +14,8 @@ from warren.broker.reasons import Why
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, never_started
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS
-from warren.scheduler.triggers.messages import RoutedTrigger
-from warren.scheduler.triggers.publisher import BatchResult, TriggerBatch
+from warren.scheduler.rounds import NAP_SECONDS
+from warren.scheduler.triggers import BatchResult, RoutedTrigger, TriggerBatch
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions

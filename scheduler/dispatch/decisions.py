@@ -58,7 +58,7 @@ from warren.scheduler.routing.routes import (
     Router,
     RouteRequest,
 )
-from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
+from warren.scheduler.triggers import RoutedTrigger, routed_trigger
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.job_rows import JobToRun

@@ -36,7 +36,6 @@ from warren.broker.reasons import Why
 from warren.broker.turns import CLASSES
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
-from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.decisions import (
@@ -67,14 +66,14 @@ from warren.scheduler.limits.room import (
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.uptime import SendingUptime, due_times
-from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.metrics import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
+from warren.scheduler.rounds import bisect
 from warren.scheduler.routing import routes
 from warren.scheduler.routing.probes import UNDERWAY_SECONDS, Probes, Undecided
 from warren.scheduler.routing.routes import Asked, Memory, Router
-from warren.scheduler.triggers.messages import RoutedTrigger, rank_of
-from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.scheduler.triggers import RoutedTrigger, TriggerPublisher, rank_of
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import history, job_rows, route_memory
 from warren.sql.jobs.job_rows import JobToRun

@@ -34,10 +34,10 @@ from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.membership.uptime import SendingUptime, due_times
-from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.metrics import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation
-from warren.scheduler.rounds.loop import OLD_RUNS
+from warren.scheduler.rounds import OLD_RUNS
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.registry import WAITING_KINDS
 from warren.sql.batch import chunks

@@ -29,7 +29,7 @@ from warren.scheduler.limits.room import FullLimit, LimitState
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import OLD_RUNS, ROOM_IN_LIMITS
+from warren.scheduler.rounds import OLD_RUNS, ROOM_IN_LIMITS
 from warren.scheduler.routing.probes import Probes
 from warren.sql.limits import holds
 from warren.sql.models.job_tables import Priority

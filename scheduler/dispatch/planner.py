@@ -23,13 +23,12 @@ from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.backfills import kept_schedule
 from warren.scheduler.backfills.kept_schedule import Span
-from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, run_of
-from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.metrics import Ended
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.problems import explanation, fault_of
-from warren.scheduler.rounds.loop import OLD_RUNS
+from warren.scheduler.rounds import OLD_RUNS, bisect
 from warren.scheduler.schedules.misfire import (
     OVERDUE_LIMIT,
     WINDOW_MS,

@@ -28,7 +28,7 @@ from warren.scheduler.membership.registration import registration, stored_return
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS
+from warren.scheduler.rounds import NAP_SECONDS
 from warren.sql import epochs
 from warren.sql.epochs import Cause
 from warren.sql.registry import presence

@@ -44,7 +44,7 @@ from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import NAP_SECONDS, MinuteNotes
+from warren.scheduler.rounds import NAP_SECONDS, MinuteNotes
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import apps, presence
 

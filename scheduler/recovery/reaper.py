@@ -22,13 +22,12 @@ from warren.broker.messages import Boot, Trigger, Triggers
 from warren.broker.reasons import Why
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Admin, Delivery
-from warren.scheduler.bisection import bisect
 from warren.scheduler.completion.completion import RunEnder
 from warren.scheduler.completion.end import End, lost, never_started
 from warren.scheduler.membership.registrar import ADDRESS_LIMIT
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.rounds.loop import MinuteNotes
+from warren.scheduler.rounds import MinuteNotes, bisect
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries

@@ -21,8 +21,7 @@ from warren.scheduler.jobs.script_cache import few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.recovery.rescuer import Resender
-from warren.scheduler.triggers.messages import TRIGGER_VALID_SECONDS
-from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.scheduler.triggers import TRIGGER_VALID_SECONDS, TriggerPublisher
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RoutedRun

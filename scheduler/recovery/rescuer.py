@@ -19,8 +19,7 @@ from warren.scheduler.completion.end import End, lost
 from warren.scheduler.jobs.script_cache import Script, Scripts, few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.triggers.messages import RoutedTrigger, routed_trigger
-from warren.scheduler.triggers.publisher import BatchResult, TriggerPublisher
+from warren.scheduler.triggers import BatchResult, RoutedTrigger, TriggerPublisher, routed_trigger
 from warren.sql.instants import is_within
 from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_rows import JobToRun

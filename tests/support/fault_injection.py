@@ -99,13 +99,13 @@ def _at_page(fate: Fate) -> None:
 
 
 def _at_publish(fate: Fate) -> None:
-    from warren.scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
+    from warren.scheduler.triggers import TriggerBatch  # noqa: PLC0415 - executors do without
 
     _wrap(TriggerBatch, "result", before=lambda *_: fate.strike())
 
 
 def _at_confirm(fate: Fate) -> None:
-    from warren.scheduler.triggers.publisher import TriggerBatch  # noqa: PLC0415 - executors do without
+    from warren.scheduler.triggers import TriggerBatch  # noqa: PLC0415 - executors do without
 
     _wrap(TriggerBatch, "result", after=lambda *_: fate.strike())
 

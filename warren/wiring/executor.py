@@ -21,7 +21,7 @@ from warren.executor.processes.interface import SlotOptions, SlotsFactory
 from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
 from warren.executor.state_folder import StateFolder
-from warren.scheduler.rounds.loop import Loop, Role
+from warren.scheduler.rounds import Loop, Role
 from warren.settings.settings import Settings
 from warren.wiring.processes import Signals
 

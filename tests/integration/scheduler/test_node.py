@@ -15,8 +15,7 @@ from warren.broker.messages import Kill, KnownState
 from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.retention.clearing import Cleaner
-from warren.scheduler.rounds.loop import LONGEST_SECONDS, NAP_SECONDS
-from warren.scheduler.rounds.pending_work import PendingWork, RestingRole
+from warren.scheduler.rounds import LONGEST_SECONDS, NAP_SECONDS, PendingWork, RestingRole
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.run_status import RunStatus
 

@@ -18,10 +18,10 @@ from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.completion.completion import Tally
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.metrics.run_counts import Ended
+from warren.scheduler.metrics import Ended
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.retention.clearing_criteria import ClearingCriteria
-from warren.scheduler.triggers.messages import routed_trigger
+from warren.scheduler.triggers import routed_trigger
 from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.jobs import job_rows
 from warren.sql.models import Backfill, Job, Run

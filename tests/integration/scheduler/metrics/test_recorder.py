@@ -8,8 +8,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import MortalDatabase
 from tests.support.stored_rows import Rows
-from warren.scheduler.metrics.recorder import CHOOSE_MS, SEARCH_MS, MetricsRecorder
-from warren.scheduler.metrics.run_counts import Ended, RunMetrics
+from warren.scheduler.metrics import CHOOSE_MS, SEARCH_MS, Ended, MetricsRecorder, RunMetrics
 from warren.sql.alarms import watches
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable

@@ -19,7 +19,7 @@ from warren.scheduler.node import SchedulerNode
 from warren.scheduler.node_context import CALLBACK_PREFETCH
 from warren.scheduler.recovery.reaper import FORGET_SECONDS, FORGETTING_SECONDS
 from warren.scheduler.timeouts import Timeouts
-from warren.scheduler.triggers.messages import RoutedTrigger
+from warren.scheduler.triggers import RoutedTrigger
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import Registration, Run
 from warren.sql.registry import presence

@@ -1,6 +1,6 @@
 """What schedulers count of ended runs."""
 
-from warren.scheduler.metrics.run_counts import Ended, RunCounts, RunMetrics
+from warren.scheduler.metrics import Ended, RunCounts, RunMetrics
 from warren.sql.metrics.counts import ABOVE, SUM, Counted, CountKey
 from warren.sql.run_status import RunStatus
 

@@ -5,7 +5,7 @@ import pytest
 from tests.support.trigger_rows import job, run
 from warren.scheduler.jobs.script_cache import Script
 from warren.scheduler.recovery.rescuer import TriggerParts
-from warren.scheduler.triggers.messages import routed_trigger
+from warren.scheduler.triggers import routed_trigger
 
 
 def test_what_is_sent_again_says_so_and_goes_to_the_same_boot() -> None:

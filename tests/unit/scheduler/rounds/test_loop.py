@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.support.eventually import eventually
-from warren.scheduler.rounds.loop import Loop, Role, WakeUp, WakeUps
+from warren.scheduler.rounds import Loop, Role, WakeUp, WakeUps
 
 
 class Rounds:

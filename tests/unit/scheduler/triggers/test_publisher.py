@@ -12,8 +12,7 @@ from warren.broker.messages import Trigger, Triggers
 from warren.broker.signing import ClusterKeys, Direction, Sealer
 from warren.broker.topology import run_queue
 from warren.scheduler.recovery.rescuer import TriggerParts
-from warren.scheduler.triggers.messages import TriggerMessages, routed_trigger
-from warren.scheduler.triggers.publisher import TriggerPublisher
+from warren.scheduler.triggers import TriggerMessages, TriggerPublisher, routed_trigger
 
 SECRET = "a secret of at least thirty-two characters"
 

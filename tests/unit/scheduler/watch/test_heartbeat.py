@@ -4,7 +4,7 @@ from tests.support.eventually import eventually
 from tests.support.ports import free_port
 from tests.support.webhook_server import WebhookServer
 from warren.scheduler.roles import RoleLoops
-from warren.scheduler.rounds.loop import WakeUps
+from warren.scheduler.rounds import WakeUps
 from warren.scheduler.watch.heartbeat import HeartbeatCaller
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.bisection import bisect
+from warren.scheduler.rounds import bisect
 from warren.sql.errors import DatabaseUnavailable
 
 

@@ -1,1 +1,0 @@
-"""The messages that carry triggers: built from rows, packed, published. Every run uses them."""
