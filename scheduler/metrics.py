@@ -12,17 +12,10 @@ from typing import NamedTuple
 
 from sqlalchemy.orm import Session
 
+from warren.sql import metrics
 from warren.sql.engine import Database
 from warren.sql.instants import MINUTE_MS
-from warren.sql.metrics import counts, job_successes
-from warren.sql.metrics.counts import (
-    ABOVE,
-    DURATION_BOUNDS_MS,
-    LATENESS_BOUNDS_MS,
-    SUM,
-    Counted,
-    CountKey,
-)
+from warren.sql.metrics import ABOVE, DURATION_BOUNDS_MS, LATENESS_BOUNDS_MS, SUM, Counted, CountKey
 from warren.sql.run_status import RunStatus
 
 
@@ -198,8 +191,8 @@ class MetricsRecorder:
             return
 
         def unit(session: Session) -> None:
-            counts.add(session, self._pending)
-            job_successes.keep(session, self._successes)
+            metrics.add(session, self._pending)
+            metrics.keep_successes(session, self._successes)
 
         self._database.write(unit)
         self._pending.clear()
@@ -207,14 +200,14 @@ class MetricsRecorder:
 
     def _choose(self) -> None:
         read = self._database.read
-        chosen = read(lambda session: job_successes.chosen_jobs(session, self._jobs_limit))
+        chosen = read(lambda session: metrics.chosen_jobs(session, self._jobs_limit))
         self._chosen = frozenset(chosen)
 
     def _search(self, now_ms: int) -> None:
         """Look for the last success of jobs that were not chosen before."""
         if wanted := sorted(self._chosen - self._searched):
             successes = self._database.read(
-                lambda session: job_successes.found_in_runs(session, wanted, now_ms=now_ms)
+                lambda session: metrics.last_successes_in_runs(session, wanted, now_ms=now_ms)
             )
             self._successes = successes | self._successes
             self._searched.update(wanted)

@@ -50,11 +50,11 @@ from warren.scheduler.views.process_view import (
     node_view,
     schedulers_view,
 )
+from warren.sql import limits
 from warren.sql.board import listing as board
 from warren.sql.board.listing import BoardScope, OldestRun, OutlookRow
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
 from warren.sql.jobs import skips
-from warren.sql.limits import holds, limits
 from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
 from warren.sql.run_status import FAILURES, RunStatus
@@ -405,7 +405,7 @@ class BoardPages:
 
     def _full_limits(self, session: Session) -> Iterable[Part]:
         rows = limits.all_named(session)
-        room = holds.room(session, [row.id for row in rows]) if rows else {}
+        room = limits.room(session, [row.id for row in rows]) if rows else {}
         for row in rows:
             held = room[row.id][1] if row.id in room else 0
             if row.at_once is not None and held >= row.at_once:

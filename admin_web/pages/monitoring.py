@@ -29,21 +29,14 @@ from warren.scheduler.views.process_view import (
     read_schedulers,
     schedulers_view,
 )
+from warren.sql import metrics
 from warren.sql.alarms import alarm_listing
 from warren.sql.alarms import incidents as incidents_table
 from warren.sql.board import listing as board
 from warren.sql.board.job_states import Trouble
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.listings import dashboard
-from warren.sql.metrics import counts, job_successes
-from warren.sql.metrics.counts import (
-    ABOVE,
-    DURATION_BOUNDS_MS,
-    LATENESS_BOUNDS_MS,
-    SUM,
-    AppCount,
-    Counted,
-)
+from warren.sql.metrics import ABOVE, DURATION_BOUNDS_MS, LATENESS_BOUNDS_MS, SUM, AppCount, Counted
 from warren.sql.registry import pauses, presence, uptimes
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState
@@ -170,8 +163,8 @@ _Numbers = Mapping[str, int]
 def of_runs(services: ConsoleServices) -> Iterator[Metric]:
     """Yield what schedulers have counted, what waits, and when one of them could send."""
     read, now_ms = services.database.read, services.now_ms()
-    stored = read(counts.of_apps)
-    apps = read(counts.app_names)
+    stored = read(metrics.of_apps)
+    apps = read(metrics.app_names)
     waiting = read(lambda session: due_runs.waiting_by_app(session, now_ms=now_ms))
     able_at = read(uptimes.newest)
     yield _runs(apps, _runs_by_app(stored, Counted.RUNS))
@@ -231,8 +224,8 @@ def of_jobs(services: ConsoleServices) -> Iterator[Metric]:
     )
     if limit := services.metrics_jobs:
         read = services.database.read
-        chosen = read(lambda session: job_successes.chosen_jobs(session, limit))
-        for row in read(lambda session: job_successes.of_jobs(session, chosen)):
+        chosen = read(lambda session: metrics.chosen_jobs(session, limit))
+        for row in read(lambda session: metrics.last_successes(session, chosen)):
             successes.add_metric([row.app, row.job], row.succeeded_at / 1000)
         for item in read(lambda session: incidents_table.open_counts(session, chosen)):
             incidents.add_metric([item.app, item.job, item.rule], item.number)

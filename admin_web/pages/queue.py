@@ -14,7 +14,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.views import blockers, limit_view
-from warren.sql.limits import usage
+from warren.sql import limits
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.runs.run_rows import DetailedRun
 
@@ -55,7 +55,7 @@ class QueuePages:
         app_ids = ids_by_name(session, known.app_ids)
         form.set_apps(app_ids)
         place = place_of(request.args.get("after"))
-        rows = usage.queue(
+        rows = limits.queue(
             session,
             [app_ids.get(form.app.data, 0)] if form.app.data else known.app_ids,
             None,
@@ -63,6 +63,6 @@ class QueuePages:
             most=LINES + 1,
             after=(place[0], place[1]) if place else None,
         )
-        limits = limit_view.waits_for(session, rows, known.actor, now_ms=now_ms)
+        waits = limit_view.waits_for(session, rows, known.actor, now_ms=now_ms)
         why = blockers.read(session, known.app_ids, now_ms=now_ms, format_time=self._times.format)
-        return [WaitingRun(run, limits.get(run.id) or why.of_job(run.app or "")) for run in rows]
+        return [WaitingRun(run, waits.get(run.id) or why.of_job(run.app or "")) for run in rows]

@@ -32,11 +32,11 @@ from warren.scheduler.audit.tally import JobTally, Tallies
 from warren.scheduler.schedules.reading import calendars_for, read_schedule
 from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendars
+from warren.sql import limits
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.jobs import child_links, history
-from warren.sql.limits import damage
-from warren.sql.limits.damage import Damage
+from warren.sql.limits import Damage
 from warren.sql.models import History, SkippedTicks
 from warren.sql.registry import pauses, uptimes
 from warren.sql.registry.pauses import EVERY_APP
@@ -160,7 +160,7 @@ def _audit(
         jobs=tallies.all(),
         planned=tick_rows.open_runs(session, planned=True),
         in_flight=tick_rows.open_runs(session, planned=False),
-        limits=damage.find(session) if job_id is None else (),
+        limits=limits.find_damage(session) if job_id is None else (),
         odd=odd_runs(session, ranges, bounds, {row.id: row.name for row in known.values()}),
         board=audit_board(session, bounds=bounds, now_ms=database_now_ms(session), job_id=job_id),
         epochs=audited_epochs(session, bounds),

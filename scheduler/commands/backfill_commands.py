@@ -27,11 +27,11 @@ from warren.scheduler.jobs.param import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.sql import metrics
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.backfill_status import BackfillState
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.jobs.skips import spans_of
-from warren.sql.metrics import counts
 from warren.sql.models import App, Backfill, Job
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import backfills, transitions
@@ -234,7 +234,7 @@ class BackfillCommands:
         why = Why.CANCELLED_BY(who=self._context.actor.who)
         ends = [cancelled(run.id, why, now_ms) for run in planned]
         ended = self._completion.end(session, ends).ended if ends else []
-        counts.add_cancelled(session, Counter(run.app_id for run in ended))
+        metrics.add_cancelled(session, Counter(run.app_id for run in ended))
         sent = [run for run in runs if run.status != RunStatus.PLANNED]
         for run in sent:
             transitions.request_kill(session, run.id, now_ms=now_ms)

@@ -34,12 +34,12 @@ from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, ProblemKind, counted
 from warren.scheduler.retention.clearing import Clearing, clear_all
 from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
+from warren.sql import metrics as run_counts
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import FormKey, IdempotentRequest
 from warren.sql.batch import chunks
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.listings import job_search
-from warren.sql.metrics import counts as run_counts
 from warren.sql.models import Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, RunStatus

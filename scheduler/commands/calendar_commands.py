@@ -24,10 +24,10 @@ from warren.scheduler.schedules.reading import CalendarDays, NotTaken, load_cale
 from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendar
+from warren.sql import metrics
 from warren.sql.instants import moment
 from warren.sql.jobs import calendars, due_jobs, history, job_rows
 from warren.sql.jobs.due_jobs import JobSchedule
-from warren.sql.metrics import counts
 from warren.sql.models import CalendarRow
 from warren.sql.registry import apps
 
@@ -238,7 +238,7 @@ class CalendarCommands:
             for lost in change.lost
         ]
         history.record_skips(session, skips)
-        counts.add_skips(session, Counter(lost.app_id for lost in change.lost))
+        metrics.add_skips(session, Counter(lost.app_id for lost in change.lost))
         skipped.add_missed_alarms(session, skips, NO_TARGETS, now_ms=now_ms)
 
 

@@ -22,12 +22,12 @@ from warren.scheduler.jobs.rules import (
 )
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem
+from warren.sql import metrics
 from warren.sql.accounts import group_rules, users
 from warren.sql.alarms import alarms
 from warren.sql.instants import LATEST_MS, iso, moment
 from warren.sql.jobs import child_links
 from warren.sql.listings import app_listing
-from warren.sql.metrics import counts
 from warren.sql.models import App, Registration
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.registry.pauses import EVERY_APP
@@ -114,7 +114,7 @@ class AppCommands:
             self._note(session, Action.APP_DELETE, app, before=app_record(app))
             users.remove_app_from_rights(session, app_id)
             group_rules.remove_app(session, app_id)
-            counts.forget_app(session, app_id)
+            metrics.forget_app(session, app_id)
             app_listing.remove(session, app)
 
         self._context.write(Right.ADMINISTER, unit)

@@ -38,6 +38,7 @@ from warren.scheduler.jobs.spec import JobSpec, columns_of
 from warren.scheduler.limits.room import count_going
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.schedules.registry import FixedRate
+from warren.sql import limits, metrics
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.alarms import watches
 from warren.sql.backfill_status import BackfillState
@@ -53,8 +54,6 @@ from warren.sql.jobs import (
     job_rows,
     script_versions,
 )
-from warren.sql.limits import limits
-from warren.sql.metrics import counts, job_successes
 from warren.sql.models import Job, RouteMemory
 from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.run_status import BY_SCHEDULE, Kind
@@ -282,8 +281,8 @@ class JobChanges:
             kinds=Kind,
             schedule_only=False,
         )
-        counts.add_cancelled(session, {job.app_id: cancelled.get(job.id, 0)})
-        job_successes.forget(session, job.id)
+        metrics.add_cancelled(session, {job.app_id: cancelled.get(job.id, 0)})
+        metrics.forget_success(session, job.id)
         job_states.forget_job(session, job.id)
         memory = session.get(RouteMemory, job.id)
         if memory is not None:

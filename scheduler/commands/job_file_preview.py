@@ -46,10 +46,10 @@ from warren.scheduler.schedules.reading import CalendarDays, load_calendars
 from warren.scheduler.schedules.registry import has_schedule
 from warren.scheduler.schedules.run_date import zone_or_utc
 from warren.scheduler.schedules.working_days import Calendar, Calendars
+from warren.sql import limits
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
 from warren.sql.jobs import child_links, job_file_rows, job_names, job_rows
-from warren.sql.limits import limits
 from warren.sql.models import App, Job
 from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import apps

@@ -11,8 +11,8 @@ from warren.scheduler.limits import specs as limit_specs
 from warren.scheduler.limits.room import count_going
 from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
 from warren.scheduler.problems import Code, Problem, Refused
+from warren.sql import limits
 from warren.sql.jobs import job_rows
-from warren.sql.limits import holds, limits
 from warren.sql.models import Limit
 
 #: The most jobs or runs that a refusal names.
@@ -147,7 +147,7 @@ def _refuse_used(session: Session, limit: Limit) -> None:
     ]
     if named:
         raise Problem(Code.LIMIT_NAMED, name=limit.name, jobs=_shortened(named))
-    if runs := [f"#{holder.run_id}" for holder in holds.holders(session, [limit.id])]:
+    if runs := [f"#{holder.run_id}" for holder in limits.holders(session, [limit.id])]:
         raise Problem(Code.LIMIT_HELD, name=limit.name, runs=_shortened(runs))
 
 

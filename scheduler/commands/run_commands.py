@@ -26,6 +26,7 @@ from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, dat
 from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import UnknownDay
+from warren.sql import metrics
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import LookupFailure, NotFound
@@ -34,7 +35,6 @@ from warren.sql.instants import iso
 from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.job_rows import JobToTrigger
-from warren.sql.metrics import counts
 from warren.sql.models import Job
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs import planned_runs, planning, transitions
@@ -266,7 +266,7 @@ class RunCommands:
         self._context.note(session, Action.RUN_KILL, str(run.id), run.id, now_ms, before=before)
         why = Why.CANCELLED_BY(who=self._context.actor.who)
         ended = self._completion.end(session, [cancelled(run.id, why, now_ms)]).ended
-        counts.add_cancelled(session, Counter(run.app_id for run in ended))
+        metrics.add_cancelled(session, Counter(run.app_id for run in ended))
 
     def _job(self, session: Session, wanted: int | JobPath) -> JobToTrigger:
         job = job_rows.to_trigger(session, wanted)

@@ -23,11 +23,11 @@ from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import FixedDelay, FixedRate, NoSchedule
 from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks, calendar_of
+from warren.sql import metrics
 from warren.sql.alarms import watches
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import calendars, history
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.metrics import counts
 from warren.sql.models import Job, SkippedTicks
 from warren.sql.run_status import BY_SCHEDULE, OPEN, Kind
 from warren.sql.runs import planned_runs, ticks, transitions
@@ -221,7 +221,7 @@ class ScheduleChanges:
                 kinds=_TICKS_AND_RETRIES,
                 schedule_only=True,
             )
-            counts.add_cancelled(session, _by_app(jobs, cancelled))
+            metrics.add_cancelled(session, _by_app(jobs, cancelled))
         ended = [job for job in jobs if has_ended(job)]
         for job in enabled:
             job.is_enabled, job.next_tick_at = 0, 0
@@ -281,7 +281,7 @@ class ScheduleChanges:
             cancelled = transitions.cancel_these(
                 session, to_come.cancelled, reason=reason, now_ms=now_ms
             )
-            counts.add_cancelled(session, _by_app(jobs, cancelled))
+            metrics.add_cancelled(session, _by_app(jobs, cancelled))
             planned_runs.postpone(session, to_come.moved)
         return cancelled, skipped
 
@@ -342,7 +342,7 @@ class ScheduleChanges:
         skipped = self.overdue(session, until, now_ms, reason)
         history.record_skips(session, skipped)
         numbers = {skip.job_id: skip.count for skip in skipped}
-        counts.add_skips(session, _by_app(until, numbers))
+        metrics.add_skips(session, _by_app(until, numbers))
         for job, until_ms in until.items():
             if job.is_enabled == 1:
                 job.last_tick_at = max(job.last_tick_at, until_ms)

@@ -33,9 +33,9 @@ from warren.scheduler.flows.graph import NodeRetry
 from warren.scheduler.jobs.stop_reasons import is_by_person
 from warren.scheduler.problems import explanation
 from warren.scheduler.schedules.registry import WAITING_KINDS
+from warren.sql import limits
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.jobs.job_rows import JobToRun
-from warren.sql.limits import holds
 from warren.sql.models.job_tables import Backoff, DeliveryGuarantee
 from warren.sql.run_status import ENTERED_FROM, FINAL, FINE, NEVER_STARTED, RunStatus
 from warren.sql.runs import successes, transitions
@@ -560,7 +560,7 @@ def complete_by_row(session: Session, ends: Sequence[End], now_ms: int) -> Judge
     if won:
         transitions.end(session, [_final_state(ended.row, ended.end) for ended in judged.won])
         if holding := [ended.row.id for ended in judged.won if ended.row.holds]:
-            holds.give_back(session, holding)
+            limits.give_back(session, holding)
     return judged
 
 

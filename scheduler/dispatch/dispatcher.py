@@ -74,10 +74,10 @@ from warren.scheduler.routing import routes
 from warren.scheduler.routing.probes import UNDERWAY_SECONDS, Probes, Undecided
 from warren.scheduler.routing.routes import Asked, Memory, Router
 from warren.scheduler.triggers import RoutedTrigger, TriggerPublisher, rank_of
+from warren.sql import limits
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import history, job_rows, route_memory
 from warren.sql.jobs.job_rows import JobToRun
-from warren.sql.limits import holds
 from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import uptimes
 from warren.sql.run_status import LATE_MS
@@ -234,7 +234,9 @@ class Dispatcher:
 
     def _count_going(self, now_ms: int) -> None:
         database = self._context.database
-        going = database.read(lambda session: job_rows.for_runs(session, holds.jobs_going(session)))
+        going = database.read(
+            lambda session: job_rows.for_runs(session, limits.jobs_going(session))
+        )
         if limited := [job for job in going.values() if is_limited(job)]:
             database.write(lambda session: count_going(session, limited, now_ms=now_ms))
 
@@ -538,7 +540,7 @@ class Dispatcher:
         ticks.add(session, shards, node=node, now_ms=now_ms)
         if room.limits:
             sent = [(item.trigger.job_id, item.trigger.run_id) for item in triggers]
-            holds.take(session, room.holds(sent), room.buckets())
+            limits.take(session, room.holds(sent), room.buckets())
         if covered:
             transitions.request_kills(session, covered, now_ms=now_ms)
         memories = {run.item.trigger.job_id: run.memory for run in goes if run.memory is not None}

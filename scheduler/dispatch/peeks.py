@@ -31,7 +31,7 @@ from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds import OLD_RUNS, ROOM_IN_LIMITS
 from warren.scheduler.routing.probes import Probes
-from warren.sql.limits import holds
+from warren.sql import limits
 from warren.sql.models.job_tables import Priority
 from warren.sql.registry import apps, pauses, presence
 from warren.sql.runs import due_runs
@@ -218,7 +218,7 @@ class JobsLeftOut:
 
     def _look(self, now_ms: int) -> None:
         limit_ids = {each.limit.limit_id for each in self._limited.values()}
-        rows = self._context.database.read(lambda session: holds.room(session, limit_ids))
+        rows = self._context.database.read(lambda session: limits.room(session, limit_ids))
         states = {
             limit_id: LimitState.at(row, held, now_ms) for limit_id, (row, held) in rows.items()
         }

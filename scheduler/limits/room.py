@@ -16,9 +16,9 @@ from sqlalchemy.orm import Session
 from warren.broker.messages import Block
 from warren.broker.reasons import Reason, Why, Words
 from warren.scheduler.limits.specs import stored_uses
+from warren.sql import limits
 from warren.sql.jobs.job_rows import JobToRun
-from warren.sql.limits import holds
-from warren.sql.limits.holds import Bucket, Holder, LimitRow, NewHold
+from warren.sql.limits import Bucket, Holder, LimitRow, NewHold
 from warren.sql.models import Job
 from warren.sql.models.job_tables import Scope
 from warren.sql.runs import due_runs, waiting
@@ -315,16 +315,16 @@ class LimitLocks:
         jobs = {job.id: job for job in limited}
         keys = {key for job in limited for key, _ in _needs(job)}
         rows = self._lock(session, keys)
-        held = holds.held(session, [row.id for row in rows.values()]) if rows else {}
-        limits = {}
+        held = limits.held(session, [row.id for row in rows.values()]) if rows else {}
+        states = {}
         for key, row in rows.items():
             at_once = max(1, jobs[key].concurrency) if isinstance(key, int) else None
             state = LimitState.at(row, held.get(row.id, 0), room.now_ms, at_once=at_once)
-            limits[row.id] = state
+            states[row.id] = state
         ids = {key: row.id for key, row in rows.items()}
         return replace(
             room,
-            limits=limits,
+            limits=states,
             needs={
                 job.id: tuple(
                     LimitNeed(str(key), ids.get(key), weight) for key, weight in _needs(job)
@@ -342,13 +342,13 @@ class LimitLocks:
     def _lock(self, session: Session, keys: Collection[Key]) -> dict[Key, LimitRow]:
         """Lock the limits that exist, all at once if their ids are known or new."""
         self._find(session, [key for key in keys if key not in self._ids])
-        rows = _by_key(holds.lock(session, [self._ids[key] for key in keys if key in self._ids]))
+        rows = _by_key(limits.lock(session, [self._ids[key] for key in keys if key in self._ids]))
         if outdated := [key for key in keys if key in self._ids and key not in rows]:
             for key in outdated:
                 del self._ids[key]
             self._find(session, outdated)
             ids = [self._ids[key] for key in outdated if key in self._ids]
-            rows |= _by_key(holds.lock(session, ids))
+            rows |= _by_key(limits.lock(session, ids))
         return rows
 
     def _find(self, session: Session, keys: Collection[Key]) -> None:
@@ -358,9 +358,9 @@ class LimitLocks:
 def _ids(session: Session, keys: Collection[Key]) -> dict[Key, int]:
     ids: dict[Key, int] = {}
     if names := [key for key in keys if isinstance(key, str)]:
-        ids.update(holds.ids_by_name(session, names).items())
+        ids.update(limits.ids_by_name(session, names).items())
     if job_ids := [key for key in keys if isinstance(key, int)]:
-        ids.update(holds.ids_of_jobs(session, job_ids).items())
+        ids.update(limits.ids_of_jobs(session, job_ids).items())
     return ids
 
 
@@ -383,13 +383,13 @@ def count_going(
     ids = _ids(session, keys)
     if not ids:
         return
-    rows = _by_key(holds.lock(session, list(ids.values())))
+    rows = _by_key(limits.lock(session, list(ids.values())))
     held = {key: row.id for key, row in rows.items() if row.at_once or row.job_id}
     uses = {
         job_id: {held[key]: weight for key, weight in of_job if key in held}
         for job_id, of_job in needs.items()
     }
-    if new := holds.hold_going(session, uses, now_ms=now_ms):
+    if new := limits.hold_going(session, uses, now_ms=now_ms):
         log.info("going_runs_counted", runs=len({hold.run_id for hold in new}))
 
 
@@ -418,7 +418,7 @@ def _lanes(
         return {}
     covering = [limit_id for limit_id, job in jobs.items() if job.block == Block.COVER_EARLY]
     at_work: dict[int, list[Holder]] = defaultdict(list)
-    for holder in holds.holders(session, covering) if covering else ():
+    for holder in limits.holders(session, covering) if covering else ():
         at_work[holder.limit_id].append(holder)
     job_ids = {job.id for job in jobs.values()}
     own = [run for run in runs if run.job_id in job_ids]

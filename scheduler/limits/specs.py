@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warren.broker import durations
 from warren.resources.spelling import nearest
 from warren.scheduler.problems import Code, FieldName, Problem
-from warren.sql.limits import limits
+from warren.sql import limits
 from warren.sql.models import Limit
 
 #: What limits are called.

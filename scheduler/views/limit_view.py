@@ -15,9 +15,9 @@ from warren.scheduler.actor import Actor
 from warren.scheduler.limits.room import LimitState
 from warren.scheduler.limits.specs import stored_uses
 from warren.scheduler.views.process_view import executor_views, read_schedulers
-from warren.sql.limits import holds, limits, usage
-from warren.sql.limits.limits import LimitedJob as LimitedJobRow
-from warren.sql.limits.usage import HoldingRun
+from warren.sql import limits
+from warren.sql.limits import HoldingRun
+from warren.sql.limits import LimitedJob as LimitedJobRow
 from warren.sql.listings import dashboard
 from warren.sql.models.job_tables import Scope
 from warren.sql.registry.presence import ProcessState
@@ -35,9 +35,9 @@ def read(session: Session, actor: Actor, *, now_ms: int, name: str | None = None
     ids = [row.id for row in rows]
     if not ids:
         return []
-    room = holds.room(session, ids)
+    room = limits.room(session, ids)
     by_limit: dict[int, list[LimitHolder]] = defaultdict(list)
-    for run in usage.holding(session, ids, most=MAX_HOLDERS):
+    for run in limits.holding(session, ids, most=MAX_HOLDERS):
         by_limit[run.limit_id].append(_holder(run, actor))
     naming = [
         (job, use.name, use.weight)
@@ -154,14 +154,14 @@ def _full_limits(
     if not waiting:
         return {}
     names = {use.name for run in waiting for use in stored_uses(run.limits)}
-    by_name = holds.ids_by_name(session, names) if names else {}
-    own = holds.known_ids_of_jobs(
+    by_name = limits.ids_by_name(session, names) if names else {}
+    own = limits.known_ids_of_jobs(
         session, {run.job_id for run in waiting if run.scope == Scope.CLUSTER}
     )
     ids = {*by_name.values(), *own.values()}
-    room = holds.room(session, ids)
+    room = limits.room(session, ids)
     holders: dict[int, list[LimitHolder]] = defaultdict(list)
-    for held_by in usage.holding(session, ids, most=MAX_HOLDERS):
+    for held_by in limits.holding(session, ids, most=MAX_HOLDERS):
         holders[held_by.limit_id].append(_holder(held_by, actor))
     states = {limit_id: LimitState.at(row, held, now_ms) for limit_id, (row, held) in room.items()}
     reasons: dict[int, list[Reason]] = {}

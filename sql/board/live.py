@@ -9,8 +9,8 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
+from warren.sql import limits
 from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
-from warren.sql.limits import holds
 from warren.sql.models import App, BoardEvent, Job, JobError, JobState, Limit, Registration, Run
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.rows import fetch, query
@@ -152,7 +152,7 @@ def full_limits(session: Session) -> list[FullLimit]:
             Limit.name.is_not(None), Limit.at_once.is_not(None)
         )
     ).all()
-    taken = holds.held(session, [id_ for id_, _, _ in known])
+    taken = limits.held(session, [id_ for id_, _, _ in known])
     return [
         FullLimit(id_, name or "")
         for id_, name, at_once in known

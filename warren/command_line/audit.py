@@ -16,9 +16,9 @@ from warren.scheduler.audit.tally import COUNTS, MAX_NAMED, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import counted
 from warren.settings.settings import Settings
+from warren.sql import limits
 from warren.sql.epochs import Cause, EpochRow
 from warren.sql.instants import iso
-from warren.sql.limits import damage
 from warren.terminal.output import local, print_json, print_table, read_instant, visible
 
 UNSOUND = 1
@@ -112,9 +112,9 @@ def _tally_line(job: JobTally) -> tuple[str, ...]:
 
 
 _DAMAGE = {
-    damage.ENDED: "limit: {limit} is held by run #{run_id}, which does not hold it",
-    damage.MISSING: "limit: run #{run_id} does not hold all that it has taken",
-    damage.OVERFULL: "limit: more of {limit} is held than it allows",
+    limits.ENDED: "limit: {limit} is held by run #{run_id}, which does not hold it",
+    limits.MISSING: "limit: run #{run_id} does not hold all that it has taken",
+    limits.OVERFULL: "limit: more of {limit} is held than it allows",
 }
 
 

@@ -23,7 +23,7 @@ from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view
 from warren.scheduler.views.run_view import run_of
-from warren.sql.limits import usage
+from warren.sql import limits
 from warren.sql.runs.run_rows import DetailedRun
 
 
@@ -75,7 +75,7 @@ class LimitEndpoints:
         app_ids = asked_app_ids(self._services, call, query.app)
 
         def read(session: Session) -> tuple[list[DetailedRun], dict[int, list[Reason]]]:
-            rows = usage.queue(
+            rows = limits.queue(
                 session,
                 app_ids,
                 call.actor.job_ids,

@@ -12,9 +12,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.console import METRICS_TOKEN, Clock, Visit
 from tests.support.stored_rows import Rows
+from warren.sql import metrics as stored_metrics
 from warren.sql.engine import Database
-from warren.sql.metrics import counts, job_successes
-from warren.sql.metrics.counts import Counted, CountKey
+from warren.sql.metrics import Counted, CountKey
 from warren.sql.models import Incident
 from warren.sql.registry import pauses
 
@@ -29,9 +29,11 @@ def metrics(visit: Visit, rows: Rows, database: Database, clock: Clock) -> str:
     job_id, app_id = rows.job("nightly", is_enabled=1), rows.app()
     histograms = (Counted.DURATION, Counted.LATENESS)
     database.write(
-        lambda session: counts.add(session, {CountKey(one, app_id, "100"): 1 for one in histograms})
+        lambda session: stored_metrics.add(
+            session, {CountKey(one, app_id, "100"): 1 for one in histograms}
+        )
     )
-    database.write(lambda session: job_successes.keep(session, {job_id: clock.now}))
+    database.write(lambda session: stored_metrics.keep_successes(session, {job_id: clock.now}))
     told = {"expected": "5m", "opened_at": clock.now, "remind_at": clock.now}
     incident = Incident(job_id=job_id, app_id=app_id, rule="longest", due_at=clock.now, **told)
     database.write(lambda session: session.add(incident))

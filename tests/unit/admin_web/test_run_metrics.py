@@ -7,10 +7,10 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app
 from tests.support.stored_rows import Rows
+from warren.sql import metrics
 from warren.sql.board.job_states import Trouble
 from warren.sql.engine import Database
-from warren.sql.metrics import counts, job_successes
-from warren.sql.metrics.counts import ABOVE, SUM, Counted, CountKey
+from warren.sql.metrics import ABOVE, SUM, Counted, CountKey
 from warren.sql.models import JobState
 
 
@@ -27,7 +27,7 @@ def app_id(database: Database, rows: Rows) -> int:
 
 def count(database: Database, app_id: int, name: Counted, **numbers: int) -> None:
     stored = {CountKey(name, app_id, label.strip("_")): n for label, n in numbers.items()}
-    database.write(lambda session: counts.add(session, stored))
+    database.write(lambda session: metrics.add(session, stored))
 
 
 def lines_of(text: str, name: str) -> list[str]:
@@ -112,7 +112,7 @@ def test_names_with_quotes_backslashes_and_line_ends_come_back_as_they_are(
 ) -> None:
     name = 'na"me\\with\nall'
     job_id = rows.job(name, is_enabled=1)
-    database.write(lambda session: job_successes.keep(session, {job_id: 1_800_000_000_500}))
+    database.write(lambda session: metrics.keep_successes(session, {job_id: 1_800_000_000_500}))
 
     families = text_string_to_metric_families(scraped(visit))
 
@@ -124,7 +124,9 @@ def test_jobs_have_metrics_up_to_the_limit_and_only_while_they_are_enabled(
     database: Database, rows: Rows, clock: Clock
 ) -> None:
     jobs = {name: rows.job(name, is_enabled=int(name != "off")) for name in ("off", "a", "b", "c")}
-    database.write(lambda session: job_successes.keep(session, dict.fromkeys(jobs.values(), 1_000)))
+    database.write(
+        lambda session: metrics.keep_successes(session, dict.fromkeys(jobs.values(), 1_000))
+    )
 
     text = scraped(Visit(make_app(database, clock, metrics_jobs=2)))
     none = scraped(Visit(make_app(database, clock, metrics_jobs=0)))

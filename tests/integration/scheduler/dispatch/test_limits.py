@@ -14,7 +14,7 @@ from warren.scheduler.completion.end import End
 from warren.scheduler.dispatch.peeks import RECHECK_SECONDS
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import Problem
-from warren.sql.limits import damage
+from warren.sql import limits
 from warren.sql.models import Alarm, Hold, Limit
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
@@ -433,7 +433,7 @@ def test_a_rate_lets_as_many_through_as_its_bucket_has(
 
 
 def damages(cluster: Cluster) -> list[tuple[str, int | None]]:
-    return [(one.what, one.run_id) for one in cluster.database.read(damage.find)]
+    return [(one.what, one.run_id) for one in cluster.database.read(limits.find_damage)]
 
 
 @roomy

@@ -9,11 +9,11 @@ from tests.support.fake_executor import FakeExecutor
 from tests.support.faults import MortalDatabase
 from tests.support.stored_rows import Rows
 from warren.scheduler.metrics import CHOOSE_MS, SEARCH_MS, Ended, MetricsRecorder, RunMetrics
+from warren.sql import metrics
 from warren.sql.alarms import watches
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.metrics import counts, job_successes
-from warren.sql.metrics.counts import ABOVE, LATENESS_BOUNDS_MS, SUM, Counted
+from warren.sql.metrics import ABOVE, LATENESS_BOUNDS_MS, SUM, Counted
 from warren.sql.run_status import RunStatus
 
 NOW = 1_800_000_000_000
@@ -27,12 +27,12 @@ def rows(any_schema_url: str) -> Iterator[Rows]:
 
 
 def numbers(database: Database, name: Counted, app: str = "reports") -> dict[str, int]:
-    stored = database.read(counts.of_apps)
+    stored = database.read(metrics.of_apps)
     return {row.label: row.number for row in stored if (row.name, row.app) == (name, app)}
 
 
 def successes(database: Database, *job_ids: int) -> list[int]:
-    stored = database.read(lambda session: job_successes.of_jobs(session, job_ids))
+    stored = database.read(lambda session: metrics.last_successes(session, job_ids))
     return [row.succeeded_at for row in stored]
 
 
@@ -106,7 +106,7 @@ def test_runs_at_times_to_come_hide_no_success(rows: Rows) -> None:
         rows.run(job_id, NOW + hours * 3_600_000)
 
     found = rows.database.read(
-        lambda s: job_successes.found_in_runs(s, [job_id], now_ms=NOW, most=2)
+        lambda s: metrics.last_successes_in_runs(s, [job_id], now_ms=NOW, most=2)
     )
     last = rows.database.read(lambda s: watches.last_success(s, job_id, now_ms=NOW, most=2))
     judged = rows.database.read(lambda s: watches.runs_after(s, job_id, 0, now_ms=NOW, most=2))

@@ -21,11 +21,11 @@ from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.processes import stop
 from tests.support.schemas import differences
 from tests.support.sql_rows import new_run, plan, side_by_side
+from warren.sql import limits
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.epochs import all_epochs
 from warren.sql.errors import DatabaseUnavailable, SchemaMismatch
-from warren.sql.limits import holds
 from warren.sql.models import App, Job, Limit, Run, Uptime
 from warren.sql.registry import uptimes
 from warren.sql.runs import due_runs
@@ -381,6 +381,6 @@ def test_a_limit_with_a_rate_is_locked_with_its_tokens(database: Database) -> No
     row = {"name": "calls", "rate": 3, "per_ms": 1_000, "tokens": 2.5, "changed_at": 0}
     database.write(lambda session: session.execute(insert(Limit).values(row)))
 
-    [found] = database.write(lambda session: holds.lock(session, range(9)))
+    [found] = database.write(lambda session: limits.lock(session, range(9)))
 
     assert (found.rate, found.tokens) == (3, 2.5)

@@ -10,7 +10,7 @@ from warren.scheduler.limits.room import (
     LimitState,
     NeverFits,
 )
-from warren.sql.limits.holds import Bucket, LimitRow, NewHold
+from warren.sql.limits import Bucket, LimitRow, NewHold
 
 NOW_MS = 1_000_000
 LOAD, SEND = 5, 6

@@ -1,7 +1,7 @@
 """What schedulers count of ended runs."""
 
 from warren.scheduler.metrics import Ended, RunCounts, RunMetrics
-from warren.sql.metrics.counts import ABOVE, SUM, Counted, CountKey
+from warren.sql.metrics import ABOVE, SUM, Counted, CountKey
 from warren.sql.run_status import RunStatus
 
 APP, OTHER, JOB = 7, 8, 3

@@ -1,14 +1,14 @@
-"""What runs hold of limits: a claim takes it, and the end of a run gives it back.
+"""Limits that jobs share: what they are, what runs hold of them, and who waits.
 
-A claim locks the limits that it needs in the order of their ids, before it counts what is held. So
-two schedulers never both take the last place. Giving back locks no limit: a claim that does not see
-it yet only counts too much.
+A claim takes places, and the end of a run gives them back. A claim locks the limits that it needs in the
+order of their ids, before it counts what is held. So two schedulers never both take the last place.
+Giving back locks no limit: a claim that does not see it yet only counts too much.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import and_, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import (
@@ -20,9 +20,71 @@ from warren.sql.batch import (
     update_each,
 )
 from warren.sql.dialects.dialect import Locking
-from warren.sql.models import Hold, Job, Limit, Run
+from warren.sql.listings import recent
+from warren.sql.models import App, Hold, Job, Limit, Run
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import IN_FLIGHT
+from warren.sql.run_status import FINAL, IN_FLIGHT, RunStatus
+from warren.sql.runs.run_rows import DetailedRun
+
+
+class LimitedJob(NamedTuple):
+    """A job that names limits, as its field says."""
+
+    id: int
+    app_id: int
+    app: str
+    name: str
+    limits: str
+
+
+def all_named(session: Session) -> Sequence[Limit]:
+    """Return all limits that have a name, by name."""
+    named = select(Limit).where(Limit.name.is_not(None)).order_by(Limit.name)
+    return session.execute(named).scalars().all()
+
+
+def lock_named(session: Session, names: Iterable[str]) -> dict[str, Limit]:
+    """Lock limits by name, in the order of their ids, and return those that exist."""
+    known = select(Limit.id).where(Limit.name.in_(sorted(names)))
+    ids = sorted(session.execute(known).scalars())
+    rows = select(Limit).where(Limit.id.in_(ids)).order_by(Limit.id).with_for_update()
+    # What this session read before the lock may be outdated.
+    locked = session.execute(rows.execution_options(populate_existing=True)).scalars()
+    return {limit.name: limit for limit in locked if limit.name is not None}
+
+
+def add(session: Session, name: str, columns: Mapping[str, Any]) -> Limit:
+    """Insert a limit, whose bucket is full."""
+    limit = Limit(name=name, **columns)
+    session.add(limit)
+    session.flush()
+    return limit
+
+
+def change(session: Session, limit_id: int, columns: Mapping[str, Any]) -> None:
+    """Change a locked limit; its bucket begins full if its rate changes."""
+    session.execute(
+        update(Limit).where(Limit.id == limit_id).values(**columns),
+        execution_options={"synchronize_session": False},
+    )
+
+
+def remove(session: Session, limit_id: int) -> None:
+    """Delete a limit that no run holds."""
+    session.execute(delete(Limit).where(Limit.id == limit_id))
+
+
+def forget_job(session: Session, job_id: int) -> None:
+    """Delete a job's own limit; what its last runs hold of it goes when they have ended."""
+    session.execute(delete(Limit).where(Limit.job_id == job_id))
+
+
+def jobs_naming(session: Session) -> list[LimitedJob]:
+    """Return the jobs that name limits, by app and name."""
+    named = query(LimitedJob, Job, app=App.name).join(App, App.id == Job.app_id)
+    return fetch(
+        session, LimitedJob, named.where(Job.limits.is_not(None)).order_by(App.name, Job.name)
+    )
 
 
 class LimitRow(NamedTuple):
@@ -206,3 +268,112 @@ def room(session: Session, limit_ids: Collection[int]) -> dict[int, tuple[LimitR
 
 
 _IN_ORDER = Locking(guard="1 = 1", order="id")
+
+
+class HoldingRun(NamedTuple):
+    """A run that holds a limit; `job` and `app` are None if they were deleted."""
+
+    limit_id: int
+    weight: int
+    id: int
+    app_id: int
+    app: str | None
+    job: str | None
+    status: str
+    routed_at: int | None
+
+
+def holding(session: Session, limit_ids: Iterable[int], *, most: int) -> list[HoldingRun]:
+    """Return the runs that hold these limits, those that have held longest first."""
+    named = {"limit_id": Hold.limit_id, "weight": Hold.weight, "app": App.name, "job": Job.name}
+    statement = (
+        query(HoldingRun, Run, **named)
+        .join(Hold, Hold.run_id == Run.id)
+        .outerjoin(Job, Job.id == Run.job_id)
+        .outerjoin(App, App.id == Run.app_id)
+        .where(Hold.limit_id.in_(sorted(limit_ids)))
+        .order_by(Run.routed_at, Run.id)
+    )
+    return fetch(session, HoldingRun, statement.limit(most))
+
+
+def queue(
+    session: Session,
+    app_ids: Collection[int] | None,
+    job_ids: Collection[int] | None,
+    *,
+    now_ms: int,
+    most: int,
+    after: tuple[int, int] | None = None,
+) -> list[DetailedRun]:
+    """Return PLANNED runs that are due, the longest waiting first; None = of all apps or jobs.
+
+    `after` are `due_at` and id of the run that the list continues after.
+    """
+    due = select(Run.id).where(Run.status == RunStatus.PLANNED, Run.due_at <= now_ms)
+    if app_ids is not None:
+        due = due.where(Run.app_id.in_(sorted(app_ids)))
+    if job_ids is not None:
+        due = due.where(Run.job_id.in_(sorted(job_ids)))
+    if after is not None:
+        due_at, run_id = after
+        is_later = and_(Run.due_at == due_at, Run.id > run_id)
+        due = due.where(Run.due_at >= due_at, or_(Run.due_at > due_at, is_later))
+    first = session.execute(due.order_by(Run.due_at, Run.id).limit(most))
+    return recent.by_ids(session, list(first.scalars()))
+
+
+#: The most of each kind that are named.
+MAX_NAMED = 100
+
+
+class Damage(NamedTuple):
+    """A hold of a run that does not hold it, a run without its holds, or a limit that is overfull.
+
+    `limit` is None for a job's own, `run_id` for an overfull limit.
+    """
+
+    what: str
+    limit: str | None
+    run_id: int | None
+
+
+ENDED, MISSING, OVERFULL = "ended", "missing", "overfull"
+
+
+def find_damage(session: Session) -> list[Damage]:
+    """Return the damage; each statement sees one instant, so that no claim looks like damage."""
+    ended = (
+        select(Limit.name, Hold.run_id)
+        .select_from(Hold)
+        .outerjoin(Limit, Limit.id == Hold.limit_id)
+        .outerjoin(Run, Run.id == Hold.run_id)
+        .where(or_(Run.id.is_(None), Run.status.in_(FINAL), Run.holds.is_(None)))
+    )
+    missing = (
+        select(Run.id)
+        .outerjoin(Hold, Hold.run_id == Run.id)
+        .where(Run.status.in_(IN_FLIGHT), Run.holds.is_not(None))
+        .group_by(Run.id, Run.holds)
+        .having(func.count(Hold.limit_id) < Run.holds)
+    )
+    # A limit that was lowered may be overfull until its runs have ended, but none started since.
+    overfull = (
+        select(Limit.name)
+        .join(Hold, Hold.limit_id == Limit.id)
+        .join(Run, Run.id == Hold.run_id)
+        .where(Limit.at_once.is_not(None))
+        .group_by(Limit.id, Limit.name, Limit.at_once, Limit.changed_at)
+        .having(func.sum(Hold.weight) > Limit.at_once, func.max(Run.routed_at) > Limit.changed_at)
+    )
+    return [
+        *(Damage(ENDED, name, run_id) for name, run_id in session.execute(ended.limit(MAX_NAMED))),
+        *(
+            Damage(MISSING, None, run_id)
+            for run_id in session.execute(missing.limit(MAX_NAMED)).scalars()
+        ),
+        *(
+            Damage(OVERFULL, name, None)
+            for name in session.execute(overfull.limit(MAX_NAMED)).scalars()
+        ),
+    ]

@@ -1,1 +1,0 @@
-"""What Prometheus reads: counts that schedulers add up, and the last success of jobs."""
