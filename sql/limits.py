@@ -1,8 +1,8 @@
 """Limits that jobs share: what they are, what runs hold of them, and who waits.
 
-A claim takes places, and the end of a run gives them back. A claim locks the limits that it needs in the
-order of their ids, before it counts what is held. So two schedulers never both take the last place.
-Giving back locks no limit: a claim that does not see it yet only counts too much.
+A claim takes places, and the end of a run gives them back. A claim locks the limits that it needs
+in the order of their ids, before it counts what is held. So two schedulers never both take the last
+place. Giving back locks no limit: a claim that does not see it yet only counts too much.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence

@@ -20,7 +20,7 @@ from warren.admin_web.visitors import Visitor
 from warren.scheduler.commands.command_context import Action, AuditLog
 from warren.scheduler.commands.identity_commands import Disabled, Person, Reading, Unmatched, admit
 from warren.scheduler.commands.passwords import dummy_hash, is_password
-from warren.sql.accounts import sessions, sign_in_attempts, users
+from warren.sql.accounts import sign_ins, users
 from warren.sql.engine import Database
 from warren.sql.models import User
 
@@ -118,7 +118,7 @@ class SignIns:
             # Since the check, the password may have changed or the user been disabled.
             if user.generation != result.generation:
                 return None
-            sessions.end_token(session, _hash(instead_of))
+            sign_ins.end_token(session, _hash(instead_of))
             self._audit(session, Action.SESSION_OPEN, user, origin)
             return self._add(session, user, origin=origin, agent=agent)
 
@@ -135,7 +135,7 @@ class SignIns:
         """
         limits = _limits(name, origin)
         wait_ms = self._database.write(
-            lambda session: sign_in_attempts.charge(session, limits, now_ms=self._now_ms())
+            lambda session: sign_ins.charge(session, limits, now_ms=self._now_ms())
         )
         if wait_ms:
             log.warning("sign_in_limited", origin=origin)
@@ -147,7 +147,7 @@ class SignIns:
                 lambda session: self._audit(session, Action.SESSION_REFUSE, user, origin)
             )
             return SignInRefused()
-        self._database.write(lambda session: sign_in_attempts.refund(session, limits))
+        self._database.write(lambda session: sign_ins.refund(session, limits))
         return user
 
     def open_for(
@@ -170,7 +170,7 @@ class SignIns:
             if isinstance(user, Unmatched | Disabled):
                 self._audit(session, Action.SESSION_REFUSE, user.user, origin)
                 return NotAdmitted(isinstance(user, Disabled))
-            sessions.end_token(session, _hash(instead_of))
+            sign_ins.end_token(session, _hash(instead_of))
             self._audit(session, Action.SESSION_OPEN, user, origin)
             return SignedIn(self._add(session, user, origin=origin, agent=agent, id_token=id_token))
 
@@ -180,7 +180,7 @@ class SignIns:
         """Count a return from the provider; return how long to wait if there were too many."""
         limits = _limits_of_returns(origin)
         wait_ms = self._database.write(
-            lambda session: sign_in_attempts.charge(session, limits, now_ms=self._now_ms())
+            lambda session: sign_ins.charge(session, limits, now_ms=self._now_ms())
         )
         if not wait_ms:
             return None
@@ -190,7 +190,7 @@ class SignIns:
     def forget_return(self, origin: str) -> None:
         """Undo `count_return` after a good one."""
         limits = _limits_of_returns(origin)
-        self._database.write(lambda session: sign_in_attempts.refund(session, limits))
+        self._database.write(lambda session: sign_ins.refund(session, limits))
 
     def record_refusal(self, origin: str) -> None:
         """Record in the audit log that somebody's sign-in at the provider was refused."""
@@ -200,7 +200,7 @@ class SignIns:
 
     def id_token(self, visitor: Visitor) -> str | None:
         """Return the encrypted ID token of a visitor's sign-in; None if it was by a password."""
-        return self._database.read(lambda session: sessions.id_token(session, visitor.sign_in_id))
+        return self._database.read(lambda session: sign_ins.id_token(session, visitor.sign_in_id))
 
     def reopen(self, visitor: Visitor, generation: int, *, agent: str) -> str | None:
         """Sign a visitor in again after a change of password; return the new token.
@@ -222,26 +222,28 @@ class SignIns:
         A click keeps the sign-in alive.
         """
         token_hash, now_ms = _hash(token), self._now_ms()
-        row = self._database.read(lambda session: sessions.find(session, token_hash))
+        row = self._database.read(lambda session: sign_ins.find_session(session, token_hash))
         if row is None:
             return None
         sign_in, user = row
         idle_ms = now_ms - sign_in.seen_at
         if idle_ms > IDLE_SECONDS * 1000 or now_ms - sign_in.created_at > LONGEST_SECONDS * 1000:
-            self._database.write(lambda session: sessions.end(session, user.id, sign_in.id))
+            self._database.write(lambda session: sign_ins.end_session(session, user.id, sign_in.id))
             return None
         if sign_in.is_sso and (user.sso_until or 0) <= now_ms:
-            self._database.write(lambda session: sessions.end(session, user.id, sign_in.id))
+            self._database.write(lambda session: sign_ins.end_session(session, user.id, sign_in.id))
             return Lapsed()
         if is_click and idle_ms >= SEEN_SECONDS * 1000:
-            self._database.write(lambda session: sessions.touch(session, sign_in.id, now_ms=now_ms))
+            self._database.write(
+                lambda session: sign_ins.touch_session(session, sign_in.id, now_ms=now_ms)
+            )
         return Visitor.of(sign_in, user, origin=origin)
 
     def end(self, visitor: Visitor, sign_in_id: int) -> None:
         """End one of a visitor's own sign-ins."""
 
         def unit(session: Session) -> None:
-            sessions.end(session, visitor.user_id, sign_in_id)
+            sign_ins.end_session(session, visitor.user_id, sign_in_id)
             audit_log = AuditLog(who=visitor.name, origin=visitor.actor.origin)
             audit_log.note(
                 session,
@@ -258,7 +260,7 @@ class SignIns:
         limits = {f"forgery:{network_of(origin)}": FORGERY_LIMIT}
 
         def unit(session: Session) -> None:
-            if not sign_in_attempts.charge(session, limits, now_ms=self._now_ms()):
+            if not sign_ins.charge(session, limits, now_ms=self._now_ms()):
                 self._audit(session, Action.SESSION_FORGE, None, origin)
 
         log.warning("cookie_refused", origin=origin)
@@ -269,12 +271,12 @@ class SignIns:
         now_ms = self._now_ms()
 
         def unit(session: Session) -> None:
-            sessions.clean(
+            sign_ins.clean_sessions(
                 session,
                 seen_before_ms=now_ms - IDLE_SECONDS * 1000,
                 made_before_ms=now_ms - LONGEST_SECONDS * 1000,
             )
-            sign_in_attempts.clean(session, now_ms=now_ms)
+            sign_ins.clean_attempts(session, now_ms=now_ms)
 
         self._database.write(unit)
 
@@ -287,7 +289,7 @@ class SignIns:
         self, session: Session, user: User, *, origin: str, agent: str, id_token: str | None = None
     ) -> str:
         token = secrets.token_urlsafe(32)
-        sessions.add(
+        sign_ins.add_session(
             session,
             user,
             _hash(token),

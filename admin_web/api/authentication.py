@@ -20,7 +20,7 @@ from warren.resources.operation import Endpoint, OpenAccess, Scope
 from warren.scheduler.actor import Actor
 from warren.scheduler.commands.token_commands import RIGHTS, actor_of, scopes_of
 from warren.scheduler.commands.token_text import hash_of, is_token
-from warren.sql.accounts import sign_in_attempts, tokens
+from warren.sql.accounts import sign_ins, tokens
 from warren.sql.accounts.tokens import KnownToken, Owner
 from warren.sql.jobs import job_rows
 
@@ -210,7 +210,7 @@ class Authentication:
         origin = request.remote_addr or ""
         limits = {f"token:{network_of(origin)}": GUESS_LIMIT}
         wait_ms = self._services.database.write(
-            lambda session: sign_in_attempts.charge(session, limits, now_ms=self._services.now_ms())
+            lambda session: sign_ins.charge(session, limits, now_ms=self._services.now_ms())
         )
         if wait_ms:
             log.warning("token_guesses_limited", origin=origin)

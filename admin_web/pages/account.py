@@ -33,7 +33,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.passwords import password_problem
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import identities, preferences, sessions, users
+from warren.sql.accounts import identities, preferences, users
 from warren.sql.listings import job_search
 from warren.sql.models import Identity, SignIn, User
 
@@ -245,14 +245,14 @@ class AccountPages:
             user = users.find(reader, known.name)
             is_linked = user.sso_until is not None
             identity = identities.of_user(reader, user.id) if is_linked else None
-            return sessions.of_user(reader, user), identity
+            return sign_ins.sessions_of_user(reader, user), identity
 
-        sign_ins, identity = self._services.database.read(read)
+        own, identity = self._services.database.read(read)
         return render_template(
             "pages/account.html",
             password=password,
             preferences=preferences,
-            sign_ins=sign_ins,
+            sign_ins=own,
             has_sso=self._services.sso is not None,
             identity=identity,
         )

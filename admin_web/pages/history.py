@@ -35,7 +35,7 @@ from warren.scheduler.jobs.spec import Field, JobSpec
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.listings import job_search
 from warren.sql.models import AuditEntry, Job
 from warren.sql.registry import apps
@@ -409,7 +409,7 @@ def read_history(session: Session, commands: Commands, visitor: Visitor, job_id:
     job = session.get(Job, job_id)
     if job is not None:
         _, spec, _ = commands.jobs.read(session, job_id)
-        record = record_of(session, job, child_links.children_of(session, job_id))
+        record = record_of(session, job, job_links.children_of(session, job_id))
         return JobHistory(job_id, spec.app, spec.name, spec, _versions(entries, record))
     deletion = next((entry for entry in entries if entry.action == Action.JOB_DELETE), None)
     if deletion is None or not _is_visible(session, visitor, deletion):

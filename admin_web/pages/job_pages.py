@@ -56,7 +56,7 @@ from warren.scheduler.views.board_view import job_state
 from warren.sql.accounts import preferences
 from warren.sql.board import listing as board
 from warren.sql.instants import moment
-from warren.sql.jobs import flow_links, job_names, skips
+from warren.sql.jobs import job_links, job_names, skips
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
@@ -387,7 +387,7 @@ def read_details(
         targets=read_targets(session, job_id),
         flow=_picture(session, spec, job_id),
         flows=job_search.names(
-            session, flow_links.flows_with(session, [job_id]).get(job_id, ()), visitor.app_ids
+            session, job_links.flows_with(session, [job_id]).get(job_id, ()), visitor.app_ids
         ),
     )
 
@@ -395,7 +395,7 @@ def read_details(
 def _picture(session: Session, spec: JobSpec, job_id: int) -> Picture | None:
     if spec.flow is None or not spec.flow.nodes:
         return None
-    node_ids = flow_links.nodes_of(session, [job_id]).get(job_id, ())
+    node_ids = job_links.nodes_of(session, [job_id]).get(job_id, ())
     ids = {(job.app, job.name): job.id for job in job_names.by_ids(session, node_ids).values()}
     return job_picture(spec.flow, spec.app, ids)
 

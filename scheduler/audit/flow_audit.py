@@ -15,7 +15,7 @@ from warren.scheduler.flows.graph import Graph, Node, stored_graph
 from warren.scheduler.flows.judge import Outcome, judge
 from warren.scheduler.problems import Refused
 from warren.sql.batch import chunks
-from warren.sql.jobs import flow_links, script_versions
+from warren.sql.jobs import job_links, script_versions
 from warren.sql.run_status import FINAL, FINE, RunStatus
 from warren.sql.runs import flow_nodes, tick_rows, ticks
 from warren.sql.runs.flow_nodes import KEPT, NodeState
@@ -30,7 +30,7 @@ _STOPPED = frozenset({RunStatus.KILLED, RunStatus.TIMED_OUT, RunStatus.LOST})
 
 def audit_flows(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> None:
     """Find nodes that are missing, superfluous, or at odds with the judge or their runs."""
-    for flow_id in sorted(flow_links.all_flows(session)):
+    for flow_id in sorted(job_links.all_flows(session)):
         job = tallies.of(flow_id)
         if job is None:
             continue

@@ -35,7 +35,7 @@ from warren.scheduler.schedules.working_days import Calendars
 from warren.sql import limits
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
-from warren.sql.jobs import child_links, history
+from warren.sql.jobs import history, job_links
 from warren.sql.limits import Damage
 from warren.sql.models import History, SkippedTicks
 from warren.sql.registry import pauses, uptimes
@@ -194,7 +194,7 @@ def audit_job(
         job.add_doubled(tick)
     audit_shards(session, tallies, bounds, alone)
     audit_backfills(session, tallies, bounds, job_id)
-    if child_links.parent_ids(session, [job_id]):
+    if job_links.parent_ids(session, [job_id]):
         audit_children(session, tallies, bounds)
     audit_flows(session, tallies, bounds)
     return job

@@ -23,10 +23,10 @@ from warren.scheduler.jobs.rules import (
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem
 from warren.sql import metrics
-from warren.sql.accounts import group_rules, users
+from warren.sql.accounts import identities, users
 from warren.sql.alarms import alarms
 from warren.sql.instants import LATEST_MS, iso, moment
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.listings import app_listing
 from warren.sql.models import App, Registration
 from warren.sql.registry import apps, pauses, presence
@@ -55,7 +55,7 @@ class AppCommands:
         self._check(spec)
 
         def unit(session: Session) -> int:
-            child_links.lock(session)
+            job_links.lock(session)
             if spec.name in apps.ids_by_name(session):
                 raise Problem(Code.APP_NAME_TAKEN, "name", name=spec.name)
             app_id, _ = apps.ensure(session, spec.name, spec.title)
@@ -99,7 +99,7 @@ class AppCommands:
 
         def unit(session: Session) -> None:
             # Jobs are created under this lock, so that none appears after the check.
-            child_links.lock(session)
+            job_links.lock(session)
             app = app_listing.lock(session, app_id)
             usage = app_listing.usage(session, app_id, names=JOBS_NAMED)
             now_ms = self._context.now_ms()
@@ -113,7 +113,7 @@ class AppCommands:
                 raise Problem(Code.APP_IN_USE, **facts)
             self._note(session, Action.APP_DELETE, app, before=app_record(app))
             users.remove_app_from_rights(session, app_id)
-            group_rules.remove_app(session, app_id)
+            identities.remove_app_from_group_rules(session, app_id)
             metrics.forget_app(session, app_id)
             app_listing.remove(session, app)
 

@@ -26,7 +26,7 @@ from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.token_commands import RIGHTS, TokenCommands, TokenSpec
 from warren.scheduler.commands.token_text import new_token
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import command_logins, sign_in_attempts
+from warren.sql.accounts import sign_ins, tokens
 from warren.sql.accounts.users import rights_of
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS
@@ -108,10 +108,10 @@ class CommandLogins:
 
         def unit(session: Session) -> int:
             limits = {f"login:{network}": ASK_LIMIT}
-            wait_ms = sign_in_attempts.charge(session, limits, now_ms=now_ms)
+            wait_ms = sign_ins.charge(session, limits, now_ms=now_ms)
             if not wait_ms:
                 # A request whose answer was lost comes again.
-                command_logins.forget(session, wish.challenge)
+                tokens.forget_wish(session, wish.challenge)
                 login = CommandLogin(
                     key_hash=_hash(key),
                     challenge=wish.challenge,
@@ -122,7 +122,7 @@ class CommandLogins:
                     state=wish.state if wish.port else "",
                     until_at=now_ms + LIFE_SECONDS * 1000,
                 )
-                command_logins.add(session, login)
+                tokens.add_wish(session, login)
             return wait_ms
 
         wait_ms = self._database.write(unit)
@@ -137,7 +137,7 @@ class CommandLogins:
         """
         now_ms = self._now_ms()
         login = self._database.read(
-            lambda session: command_logins.find(session, _hash(key), now_ms=now_ms)
+            lambda session: tokens.find_wish(session, _hash(key), now_ms=now_ms)
         )
         return None if login is None or login.port is None else _shown(key, login)
 
@@ -147,10 +147,10 @@ class CommandLogins:
         limits = {f"code:{user_id}": CODE_LIMIT, f"code:{network}": CODE_LIMIT}
 
         def unit(session: Session) -> Shown | TooManyLogins | None:
-            wait_ms = sign_in_attempts.charge(session, limits, now_ms=now_ms)
+            wait_ms = sign_ins.charge(session, limits, now_ms=now_ms)
             if wait_ms:
                 return TooManyLogins(-(-wait_ms // 1000))
-            login = command_logins.lock(session, _hash(key), now_ms=now_ms)
+            login = tokens.lock_wish(session, _hash(key), now_ms=now_ms)
             if login is None or login.port is not None or login.user_id not in (None, user_id):
                 return None
             login.user_id = user_id
@@ -171,7 +171,7 @@ class CommandLogins:
 
         def unit(session: Session) -> str:
             login = self._mine(session, key, user_id)
-            login.decision = command_logins.ALLOWED
+            login.decision = tokens.ALLOWED
             login.scopes = ",".join(scope.value for scope in Scope if scope in scopes)
             login.user_id, login.generation = user_id, session.get_one(User, user_id).generation
             login.code_hash = _hash(code) if login.port else None
@@ -190,7 +190,7 @@ class CommandLogins:
 
         def unit(session: Session) -> str:
             login = self._mine(session, key, user_id)
-            login.decision, login.user_id = command_logins.REFUSED, user_id
+            login.decision, login.user_id = tokens.REFUSED, user_id
             self._note(context, session, Action.LOGIN_REFUSE, login)
             return _back(login, "error=refused")
 
@@ -202,15 +202,15 @@ class CommandLogins:
         challenge = challenge_of(proof.verifier)
 
         def unit(session: Session) -> Given | Waiting | Refused | Gone:
-            login = command_logins.lock_by_challenge(session, challenge, now_ms=now_ms)
+            login = tokens.lock_wish_by_challenge(session, challenge, now_ms=now_ms)
             if login is None:
                 return Gone()
-            if login.decision == command_logins.WAITING:
+            if login.decision == tokens.WAITING:
                 return Waiting()
             if login.code_hash and not hmac.compare_digest(login.code_hash, _hash(proof.code)):
                 return Gone()
             given = self._token(session, login, origin, now_ms)
-            command_logins.remove(session, login)
+            tokens.remove_wish(session, login)
             return given
 
         return self._database.write(unit)
@@ -218,13 +218,13 @@ class CommandLogins:
     def clean(self) -> None:
         """Delete logins whose time is up."""
         now_ms = self._now_ms()
-        self._database.write(lambda session: command_logins.clean(session, now_ms=now_ms))
+        self._database.write(lambda session: tokens.clean_wishes(session, now_ms=now_ms))
 
     def _token(
         self, session: Session, login: CommandLogin, origin: str, now_ms: int
     ) -> Given | Refused:
         user = session.get(User, login.user_id)
-        is_allowed = login.decision == command_logins.ALLOWED
+        is_allowed = login.decision == tokens.ALLOWED
         if not is_allowed or user is None or user.is_disabled:
             return Refused()
         actor = Actor.of(user.name, rights_of(user), origin=origin)
@@ -241,7 +241,7 @@ class CommandLogins:
 
     def _mine(self, session: Session, key: str, user_id: int) -> CommandLogin:
         """Return a login that a user may decide: that of a link, or of a code that they typed."""
-        login = command_logins.lock(session, _hash(key), now_ms=self._now_ms())
+        login = tokens.lock_wish(session, _hash(key), now_ms=self._now_ms())
         if login is None or (login.port is None and login.user_id != user_id):
             raise Problem(Code.NO_LOGIN)
         return login

@@ -18,7 +18,7 @@ from warren.scheduler.commands.passwords import dummy_hash
 from warren.scheduler.commands.rule_commands import NOTHING, rights_by
 from warren.scheduler.commands.user_commands import rights_record
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import group_rules, identities, tokens, users
+from warren.sql.accounts import identities, tokens, users
 from warren.sql.accounts.identities import MAX_LENGTH, DueIdentity
 from warren.sql.accounts.users import NO_SIGN_IN, Rights, Role
 from warren.sql.models import Identity, User
@@ -82,7 +82,7 @@ def admit(
         users.lock_administrators(session)
         user = _linked_user(session, person)
     if user is None:
-        rights = rights_by(group_rules.all_rules(session), person.groups)
+        rights = rights_by(identities.group_rules(session), person.groups)
         if rights == NOTHING:
             return Unmatched(None)
         user = _made(session, person, rights, reading, origin=origin)
@@ -191,7 +191,7 @@ def _settle(
     """
     identities.set_groups(identity, groups, read_at=reading.at_ms)
     identity.next_read_at = reading.at_ms + READ_AGAIN_MS
-    rights = rights_by(group_rules.all_rules(session), groups)
+    rights = rights_by(identities.group_rules(session), groups)
     identity.refresh_token = reading.refresh_token if rights != NOTHING else None
     held = users.rights_of(user)
     leaves = held.role is Role.ADMINISTRATOR and rights.role is not Role.ADMINISTRATOR
@@ -254,7 +254,7 @@ class IdentityCommands:
                 )
             if administrators == [user.name]:
                 raise Problem(Code.LAST_PASSWORD, name=user.name)
-            if groups is not None and rights_by(group_rules.all_rules(session), groups) == NOTHING:
+            if groups is not None and rights_by(identities.group_rules(session), groups) == NOTHING:
                 raise Problem(Code.LINK_WITHOUT_RULE, name=user.name)
             now_ms = self._context.now_ms()
             who = self._context.actor.who

@@ -45,15 +45,7 @@ from warren.sql.backfill_status import BackfillState
 from warren.sql.batch import chunks
 from warren.sql.board import job_states
 from warren.sql.instants import at
-from warren.sql.jobs import (
-    child_links,
-    due_jobs,
-    flow_links,
-    history,
-    job_names,
-    job_rows,
-    script_versions,
-)
+from warren.sql.jobs import due_jobs, history, job_links, job_names, job_rows, script_versions
 from warren.sql.models import Job, RouteMemory
 from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.run_status import BY_SCHEDULE, Kind
@@ -113,9 +105,9 @@ class ChildChanges:
         for job in locked.values():
             job.update_time = at(now_ms)
         nodes = {link.job_id: link.nodes for link in links if link.nodes is not None}
-        flow_links.set_nodes(session, nodes)
+        job_links.set_nodes(session, nodes)
         changed = [link for link in links if link.words]
-        child_links.set_children(session, [(locked[link.job_id], link.after) for link in changed])
+        job_links.set_children(session, [(locked[link.job_id], link.after) for link in changed])
         for link in changed:
             self._note(
                 session,
@@ -247,7 +239,7 @@ class JobChanges:
         self, session: Session, job: Job, old_name: str, app: str, now_ms: int
     ) -> None:
         """Let the flows that have a locked job as a node find it under its new name."""
-        flow_ids = flow_links.flows_with(session, [job.id]).get(job.id, set())
+        flow_ids = job_links.flows_with(session, [job.id]).get(job.id, set())
         for flow in job_rows.lock_all(session, flow_ids).values():
             graph = _GRAPH.value(flow.flow)
             if graph is None:
@@ -268,7 +260,7 @@ class JobChanges:
 
         Returns how many it cancelled.
         """
-        before = record_of(session, job, child_links.children_of(session, job.id))
+        before = record_of(session, job, job_links.children_of(session, job.id))
         self._note(session, Action.JOB_DELETE, job, now_ms, before=before)
         stopped = self._schedules.stop(session, job, now_ms)
         for backfill in backfills.lock_of_job(session, job.id):
@@ -289,8 +281,8 @@ class JobChanges:
             session.delete(memory)
         script_versions.forget(session, job.id)
         limits.forget_job(session, job.id)
-        child_links.set_children(session, [(job, ())])
-        flow_links.set_nodes(session, {job.id: ()})
+        job_links.set_children(session, [(job, ())])
+        job_links.set_nodes(session, {job.id: ()})
         preferences.forget_job(session, job.id)
         session.delete(job)
         session.flush()

@@ -26,7 +26,7 @@ from warren.scheduler.schedules.reading import calendars_for
 from warren.scheduler.schedules.registry import RULED_FROM_KINDS, RULED_KINDS, written
 from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.sql.batch import chunks
-from warren.sql.jobs import child_links, history, job_names, job_rows
+from warren.sql.jobs import history, job_links, job_names, job_rows
 from warren.sql.models import App, Job
 from warren.sql.models.job_tables import NO_SCHEDULE
 from warren.sql.registry import apps
@@ -68,7 +68,7 @@ class JobCommands:
         """
 
         def unit(session: Session) -> int:
-            child_links.lock(session)
+            job_links.lock(session)
             app_id = self._app_id(session, spec.app)
             self.check(session, spec, app_id, None)
             now_ms = self._context.now_ms()
@@ -98,7 +98,7 @@ class JobCommands:
         """
 
         def unit(session: Session) -> Applied:
-            child_links.lock(session)
+            job_links.lock(session)
             job, stored, _ = self.read(session, job_id, lock=True)
             _check_seen(stored, seen)
             wanted = replace(spec, app=stored.app, enabled=enabled)
@@ -160,7 +160,7 @@ class JobCommands:
         """
 
         def unit(session: Session) -> dict[str, int]:
-            child_links.lock(session)
+            job_links.lock(session)
             to_delete = [
                 self._context.job(session, job_id, lock=True) for job_id in sorted(set(job_ids))
             ]
@@ -301,7 +301,7 @@ class JobCommands:
         self, session: Session, jobs: Sequence[Job]
     ) -> list[tuple[JobSpec, tuple[str, ...]]]:
         """Return the specs of jobs, and the names of their children that the actor may not see."""
-        children = child_links.children(session, [job.id for job in jobs])
+        children = job_links.children(session, [job.id for job in jobs])
         named = job_names.by_ids(session, {child for ids in children.values() for child in ids})
         own = apps.ids_by_name(session, self._context.actor.app_ids)
         specs = []

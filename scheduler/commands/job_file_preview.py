@@ -49,7 +49,7 @@ from warren.scheduler.schedules.working_days import Calendar, Calendars
 from warren.sql import limits
 from warren.sql.alarms import alarms
 from warren.sql.batch import CHUNK
-from warren.sql.jobs import child_links, job_file_rows, job_names, job_rows
+from warren.sql.jobs import job_file_rows, job_links, job_names, job_rows
 from warren.sql.models import App, Job
 from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import apps
@@ -373,7 +373,7 @@ class JobFilePreview:
         known: KnownJobs,
     ) -> dict[int, str]:
         """Add the jobs whose children change; return a sentence about each."""
-        parents = child_links.with_children(session) | known.stored_flows
+        parents = job_links.with_children(session) | known.stored_flows
         numbers = {
             job_ids[number]: number
             for number, spec in enumerate(file.specs)

@@ -54,7 +54,7 @@ from warren.scheduler.limits.specs import KnownLimits, LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.working_days import day_of
 from warren.sql.instants import moment
-from warren.sql.jobs import child_links, due_jobs, job_file_rows, job_rows
+from warren.sql.jobs import due_jobs, job_file_rows, job_links, job_rows
 from warren.sql.models import App
 from warren.sql.registry import apps
 
@@ -203,7 +203,7 @@ class JobFileCommands:
         return preview
 
     def _apply(self, session: Session, file: JobFile, preview: Preview) -> list[Change]:
-        child_links.lock(session)
+        job_links.lock(session)
         changes, apps_by_name = self._apply_apps(session, file)
         app_ids = {name: app.id for name, app in apps_by_name.items()}
         job_ids, created = self._create(session, file, preview, app_ids)

@@ -17,7 +17,7 @@ from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
-from warren.sql.jobs import child_links, job_rows
+from warren.sql.jobs import job_links, job_rows
 from warren.sql.listings import job_search
 from warren.sql.models import Job
 from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
@@ -357,7 +357,7 @@ def children_that_ran(
 ) -> Mapping[DueTime, Collection[int]]:
     """Return the children that have already run for the due times of these runs."""
     times = {due_time_of(run) for run in runs}
-    children = child_links.children(session, {time.job_id for time in times})
+    children = job_links.children(session, {time.job_id for time in times})
     return reruns.children_that_ran(session, times, children) if children else {}
 
 

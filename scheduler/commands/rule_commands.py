@@ -12,8 +12,8 @@ from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.user_commands import checked_rights, rights_record
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import group_rules, identities, users
-from warren.sql.accounts.group_rules import MAX_LENGTH, MAX_RULES
+from warren.sql.accounts import identities, users
+from warren.sql.accounts.identities import MAX_GROUP_LENGTH, MAX_GROUP_RULES
 from warren.sql.accounts.users import Rights, Role, rights_of
 from warren.sql.models import User
 
@@ -94,7 +94,7 @@ class RuleCommands:
     def present(self) -> Rules:
         """Return the rules that hold."""
         self._context.actor.demand(Right.ADMINISTER)
-        return self._context.database.read(group_rules.all_rules)
+        return self._context.database.read(identities.group_rules)
 
     def foresee(self, rules: Rules) -> RulesChange:
         """Return what these rules would change; nothing is locked or stored.
@@ -125,7 +125,7 @@ class RuleCommands:
                 raise Problem(Code.RULES_CHANGED)
             if not change.changed_groups and not change.users:
                 return change
-            group_rules.replace_all(session, change.after)
+            identities.replace_group_rules(session, change.after)
             self._note(session, change)
             for changed in sorted(change.users, key=lambda user: user.user_id):
                 self._give(session, changed)
@@ -191,7 +191,7 @@ def _change(session: Session, rules: Rules) -> RulesChange:
             changed.append(ChangedUser(user_id=user.id, name=user.name, before=held, after=given))
     if leaving and not administrators_left and not _have_password(session):
         raise Problem(Code.RULES_WITHOUT_ADMINISTRATOR)
-    return RulesChange(before=group_rules.all_rules(session), after=after, users=changed)
+    return RulesChange(before=identities.group_rules(session), after=after, users=changed)
 
 
 def _have_password(session: Session) -> bool:
@@ -203,12 +203,12 @@ def _have_password(session: Session) -> bool:
 
 
 def _checked(session: Session, rules: Rules) -> dict[str, Rights]:
-    if len(rules) > MAX_RULES:
-        raise Problem(Code.RULES_TOO_MANY, most=MAX_RULES, got=len(rules))
+    if len(rules) > MAX_GROUP_RULES:
+        raise Problem(Code.RULES_TOO_MANY, most=MAX_GROUP_RULES, got=len(rules))
     checked = {}
     for group, rights in rules.items():
-        if not group.strip() or not is_line(group, MAX_LENGTH):
-            raise Problem(Code.RULE_GROUP, "group", most=MAX_LENGTH, got=group[:100])
+        if not group.strip() or not is_line(group, MAX_GROUP_LENGTH):
+            raise Problem(Code.RULE_GROUP, "group", most=MAX_GROUP_LENGTH, got=group[:100])
         try:
             checked[group] = checked_rights(session, rights)
         except Problem as problem:

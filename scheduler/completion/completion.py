@@ -71,9 +71,9 @@ from warren.sql import unfolded
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, JobRecipients, NewAlarm, RunAlarm
 from warren.sql.ids import RunIds
-from warren.sql.jobs import child_links, due_jobs, job_rows
-from warren.sql.jobs.child_links import Followed
+from warren.sql.jobs import due_jobs, job_links, job_rows
 from warren.sql.jobs.due_jobs import JobSchedule, JobToPlan
+from warren.sql.jobs.job_links import Followed
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
 from warren.sql.runs import calls, planning, queries, reruns, ticks, transitions
@@ -258,7 +258,7 @@ class FollowUps:
         job_ids = {attempt.row.job_id for attempt in last} | {
             attempt.job_id for attempt in successes
         }
-        followed = child_links.followed(session, sorted(job_ids), waiting_kinds=WAITING_KINDS)
+        followed = job_links.followed(session, sorted(job_ids), waiting_kinds=WAITING_KINDS)
         if not followed:
             return [], []
         last_attempts = [LastAttempt(row, end.status, end.finished_at) for row, end in last]

@@ -76,7 +76,7 @@ from warren.scheduler.routing.routes import Asked, Memory, Router
 from warren.scheduler.triggers import RoutedTrigger, TriggerPublisher, rank_of
 from warren.sql import limits
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.jobs import history, job_rows, route_memory
+from warren.sql.jobs import history, job_rows
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import uptimes
@@ -466,7 +466,9 @@ class Dispatcher:
             for job in jobs
             if (router := self._routers.get(job.route)) is not None and router.needs_memory
         }
-        memories: dict[int, Memory] = dict(route_memory.lock(session, wanted)) if wanted else {}
+        memories: dict[int, Memory] = (
+            dict(job_rows.lock_route_memories(session, wanted)) if wanted else {}
+        )
         remembered = [run_id for memory in memories.values() for run_id in routes.underway(memory)]
         if remembered:
             since_ms = self._context.now_ms() - UNDERWAY_MS
@@ -544,7 +546,7 @@ class Dispatcher:
         if covered:
             transitions.request_kills(session, covered, now_ms=now_ms)
         memories = {run.item.trigger.job_id: run.memory for run in goes if run.memory is not None}
-        route_memory.store(session, memories)
+        job_rows.store_route_memories(session, memories)
         explained = {run.row.id: run.explained for run in ends if run.explained is not None}
         transitions.explain(session, explained)
         self._record_crowded_out(session, ends, now_ms)

@@ -26,7 +26,7 @@ from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.accounts.users import Role
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.models import App, Job
 from warren.sql.run_status import RunStatus
 
@@ -388,7 +388,7 @@ class _StoredJobs:
 
     def __init__(self, session: Session, job_ids: Sequence[int]) -> None:
         self._jobs = origins.jobs(session, job_ids)
-        self._children = child_links.children(session, job_ids)
+        self._children = job_links.children(session, job_ids)
 
     def differing(self, job_id: int, spec: JobSpec) -> list[str]:
         """Return the fields of a job that differ here, or `children`."""

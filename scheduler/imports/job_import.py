@@ -39,7 +39,7 @@ from warren.scheduler.jobs.script_cache import script_type
 from warren.sql.accounts import audit_log
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
-from warren.sql.jobs import child_links, job_rows
+from warren.sql.jobs import job_links, job_rows
 from warren.sql.models import App, Job, ScriptVersion
 from warren.sql.registry import apps
 
@@ -95,7 +95,7 @@ class LinkImport:
         children that it never had here. Those of a job whose children would make a circle with
         links made here stay as they are, and deleted children are left out.
         """
-        child_links.lock(session)
+        job_links.lock(session)
         known = origins.read(session, self._source, JOB) if steps or others else {}
         # A session drops unreferenced objects, and every job's audit log entry needs its app.
         held = origins.apps(session)
@@ -133,7 +133,7 @@ class LinkImport:
         child_ids = {child for step in unlinked for child in step.item.child_ids}
         targets = {known[child].target_id for child in child_ids if child in known}
         existing = {*origins.app_ids(session, targets), *(link.target_id for link in new.values())}
-        graph = child_links.children(session, child_links.with_children(session))
+        graph = job_links.children(session, job_links.with_children(session))
         links = []
         for step in unlinked:
             job, origin = stored.get(step.target_id), known[step.item.source_id]
@@ -355,7 +355,7 @@ class JobImport:
 
     def _write_app(self, item: ImportedApp, of_app: Sequence[ImportedJob]) -> _Part:
         def unit(session: Session) -> _Part:
-            child_links.lock(session)
+            job_links.lock(session)
             step = self._decider.app(session, item)
             app = self._apply_app(session, step)
             steps = self._decider.jobs(session, app.id, of_app)
@@ -403,7 +403,7 @@ class JobImport:
         written = self._create(session, app, new, now_ms)
         written += [self._update(session, step, now_ms) for step in changed]
         session.flush()
-        children = child_links.children(session, [job.id for job in written])
+        children = job_links.children(session, [job.id for job in written])
         imported = [
             Origin(
                 step.item.source_id,

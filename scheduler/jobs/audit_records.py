@@ -12,7 +12,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.jobs.spec import FIELDS, WRITTEN, Field, JobSpec
 from warren.scheduler.problems import counted
 from warren.scheduler.schedules.registry import written
-from warren.sql.jobs import child_links, script_versions
+from warren.sql.jobs import job_links, script_versions
 from warren.sql.models import Job
 from warren.sql.models.job_tables import FLOW_TYPE
 
@@ -92,7 +92,7 @@ def record_of_fields(session: Session, job: Job, fields: Iterable[Field]) -> dic
 
 
 def record_of_children(job_ids: Sequence[int]) -> dict[str, object]:
-    return {_COLUMNS["child_ids"]: child_links.joined(job_ids)}
+    return {_COLUMNS["child_ids"]: job_links.joined(job_ids)}
 
 
 def cut(text: str) -> str:

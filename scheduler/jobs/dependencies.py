@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs.rules import CHILDREN
 from warren.scheduler.problems import Code, Problem
-from warren.sql.jobs import child_links, flow_links, job_names
+from warren.sql.jobs import job_links, job_names
 from warren.sql.registry import apps
 
 #: App and name of a job.
@@ -101,27 +101,27 @@ class KnownJobs:
         wanted = set(job_ids)
         planned = {child: ids for child in wanted if (ids := self._planned.get(child))}
         stored = [child for child in wanted if child > 0 and child not in self._planned]
-        return planned | child_links.children(self._session, stored)
+        return planned | job_links.children(self._session, stored)
 
     @cached_property
     def stored_flows(self) -> set[int]:
         """All jobs that are stored with nodes."""
-        return flow_links.all_flows(self._session)
+        return job_links.all_flows(self._session)
 
     def nodes(self, flow_ids: Iterable[int]) -> dict[int, set[int]]:
-        return flow_links.nodes_of(self._session, self.stored_flows.intersection(flow_ids))
+        return job_links.nodes_of(self._session, self.stored_flows.intersection(flow_ids))
 
     def flows(self, job_ids: Iterable[int]) -> set[int]:
         """Return which of these jobs are stored as flows."""
-        return flow_links.flows_among(self._session, (job for job in job_ids if job > 0))
+        return job_links.flows_among(self._session, (job for job in job_ids if job > 0))
 
     def flows_with(self, job_ids: Iterable[int]) -> dict[int, set[int]]:
         """Return the stored flows that have these jobs as nodes, by job."""
-        return flow_links.flows_with(self._session, (job for job in job_ids if job > 0))
+        return job_links.flows_with(self._session, (job for job in job_ids if job > 0))
 
     def parents(self, job_ids: Collection[int]) -> dict[int, Name]:
         """Return app and name of all jobs that have one of these as a child, by id."""
-        stored = child_links.parent_ids(self._session, job_ids) - self._planned.keys()
+        stored = job_links.parent_ids(self._session, job_ids) - self._planned.keys()
         wanted = set(job_ids)
         planned = {item for item, ids in self._planned.items() if not wanted.isdisjoint(ids)}
         return self.names(stored | planned)

@@ -1,15 +1,19 @@
-"""Who users are at the provider of single sign-on, and when their groups are read again."""
+"""Single sign-on: who users are at the provider, and what the members of its groups may do.
+
+When to read a user's groups again is stored with the identity.
+"""
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import delete, exists, or_, select, update
 from sqlalchemy.orm import Session
 
+from warren.sql.accounts.users import Rights, rights_of, stored_apps
 from warren.sql.batch import modify
-from warren.sql.models import ApiToken, Identity, SignIn, User
+from warren.sql.models import ApiToken, GroupRule, Identity, SignIn, User
 from warren.sql.rows import fetch, query
 
 #: The most characters of an issuer, and of what it calls a person.
@@ -152,3 +156,43 @@ def lock_read(session: Session, read: DueIdentity) -> Identity | None:
         Identity.signed_in_at == read.signed_in_at,
     )
     return session.execute(statement.with_for_update()).scalar_one_or_none()
+
+
+#: The most characters of a group's name, and the most rules.
+MAX_GROUP_LENGTH, MAX_GROUP_RULES = 255, 500
+
+
+def group_rules(session: Session) -> dict[str, Rights]:
+    """Return the rights of each group that has a rule, by name."""
+    rules = session.execute(select(GroupRule)).scalars()
+    return {rule.group_name: rights_of(rule) for rule in sorted(rules, key=lambda r: r.group_name)}
+
+
+def replace_group_rules(session: Session, rules: Mapping[str, Rights]) -> None:
+    """Make these the rules."""
+    modify(session, delete(GroupRule))
+    for group, rights in rules.items():
+        session.add(
+            GroupRule(
+                key_hash=hashlib.sha256(group.encode()).hexdigest(),
+                group_name=group,
+                role=int(rights.role),
+                permission=stored_apps(rights),
+                may_edit_glue=int(rights.may_edit_glue),
+            )
+        )
+    session.flush()
+
+
+def remove_app_from_group_rules(session: Session, app_id: int) -> None:
+    """Remove an app that is being deleted from all rules; a rule without any goes too."""
+    for rule in session.execute(select(GroupRule).with_for_update()).scalars():
+        listed = (rule.permission or "").split(",")
+        remaining = [each for each in listed if each.strip() != str(app_id)]
+        if rule.permission is None or len(remaining) == len(listed):
+            continue
+        if remaining:
+            rule.permission = ",".join(remaining)
+        else:
+            session.delete(rule)
+    session.flush()

@@ -1,13 +1,16 @@
-"""API tokens: added, found by hash, revoked, never deleted."""
+"""API tokens: added, found by hash, revoked, never deleted; and the wishes of commands for one.
+
+A wish is a row, from the question of `warren login` until the command has its token.
+"""
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import Select, bindparam, delete, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import modify
-from warren.sql.models import ApiToken, User
+from warren.sql.models import ApiToken, CommandLogin, User
 from warren.sql.rows import fetch, query
 
 
@@ -142,3 +145,56 @@ def ids_of(listed: str | None) -> frozenset[int] | None:
 def listed(ids: Collection[int]) -> str | None:
     """Return ids in their stored form; None for no ids, which means all."""
     return ",".join(map(str, sorted(set(ids)))) or None
+
+
+WAITING, ALLOWED, REFUSED = "WAITING", "ALLOWED", "REFUSED"
+
+
+def add_wish(session: Session, login: CommandLogin) -> None:
+    session.add(login)
+    session.flush()
+
+
+def find_wish(session: Session, key_hash: str, *, now_ms: int) -> CommandLogin | None:
+    """Return one that no user has decided; None if there is none, or its time is up."""
+    return session.execute(_undecided(key_hash, now_ms)).scalar_one_or_none()
+
+
+def lock_wish(session: Session, key_hash: str, *, now_ms: int) -> CommandLogin | None:
+    """Lock and return one that no user has decided; None if there is none, or its time is up."""
+    statement = _undecided(key_hash, now_ms).with_for_update()
+    return session.execute(statement).scalar_one_or_none()
+
+
+def lock_wish_by_challenge(session: Session, challenge: str, *, now_ms: int) -> CommandLogin | None:
+    """Lock and return one whatever was decided; None if there is none, or its time is up."""
+    statement = select(CommandLogin).where(
+        CommandLogin.challenge == challenge, CommandLogin.until_at > now_ms
+    )
+    return session.execute(statement.with_for_update()).scalar_one_or_none()
+
+
+def remove_wish(session: Session, login: CommandLogin) -> None:
+    session.delete(login)
+    session.flush()
+
+
+def forget_wish(session: Session, challenge: str) -> None:
+    """Delete the one with this challenge, if no user has decided."""
+    undecided = delete(CommandLogin).where(
+        CommandLogin.challenge == challenge, CommandLogin.decision == WAITING
+    )
+    modify(session, undecided)
+
+
+def clean_wishes(session: Session, *, now_ms: int) -> None:
+    """Delete those whose time is up."""
+    modify(session, delete(CommandLogin).where(CommandLogin.until_at <= now_ms))
+
+
+def _undecided(key_hash: str, now_ms: int) -> Select[CommandLogin]:
+    return select(CommandLogin).where(
+        CommandLogin.key_hash == key_hash,
+        CommandLogin.decision == WAITING,
+        CommandLogin.until_at > now_ms,
+    )

@@ -1,5 +1,9 @@
-"""Inserts jobs, and locks and reads them by id."""
+"""Inserts jobs, and locks and reads them by id; keeps what routes remember about them.
 
+A route remembers so that a rotation continues across schedulers and restarts.
+"""
+
+import json
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,11 +13,11 @@ from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from warren.sql.batch import chunks
-from warren.sql.dialects.supported import PRIMARY_KEY, use_index
+from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.dialects.supported import PRIMARY_KEY, of, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import JobPath, ids_in_app
-from warren.sql.models import App, Job, Registration
+from warren.sql.models import App, Job, Registration, RouteMemory
 from warren.sql.models.job_tables import NO_SCHEDULE
 from warren.sql.registry import presence
 from warren.sql.rows import fetch, fetch_plain, query
@@ -267,3 +271,41 @@ def insert(session: Session, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[in
         for app_id, listed in names.items()
         for name, job_id in ids_in_app(session, app_id, listed).items()
     }
+
+
+def lock_route_memories(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """Return the memory of each job, locked until the transaction ends; empty for a new job.
+
+    A missing row is inserted, so that two schedulers with the first runs of a job wait for each
+    other.
+    """
+    wanted = sorted(set(job_ids))
+    memories = _lock_memories(session, wanted)
+    missing = [job_id for job_id in wanted if job_id not in memories]
+    if missing:
+        empty = [{"job_id": job_id, "memory": "{}"} for job_id in missing]
+        insert_or_ignore(session, RouteMemory, empty, key="job_id")
+        memories |= _lock_memories(session, missing)
+    return memories
+
+
+def store_route_memories(session: Session, memories: Mapping[int, Mapping[str, Any]]) -> None:
+    """Store what routes remember from now on."""
+    if not memories:
+        return
+    rows = [
+        {"job_id": job_id, "memory": json.dumps(memory)}
+        for job_id, memory in sorted(memories.items())
+    ]
+    replace = of(session).insert_or_replace(RouteMemory, RouteMemory.job_id, RouteMemory.memory)
+    session.execute(replace, rows)
+
+
+def _lock_memories(session: Session, job_ids: list[int]) -> dict[int, dict[str, Any]]:
+    rows = session.execute(
+        select(RouteMemory.job_id, RouteMemory.memory)
+        .where(RouteMemory.job_id.in_(job_ids))
+        .order_by(RouteMemory.job_id)
+        .with_for_update()
+    )
+    return {job_id: json.loads(memory) for job_id, memory in rows}

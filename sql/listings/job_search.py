@@ -27,7 +27,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 from warren.sql.accounts import preferences
 from warren.sql.dialects.supported import use_index
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.listings import run_messages
 from warren.sql.models import App, FlowJob, Job, JobState, Run, ScriptVersion
@@ -195,7 +195,7 @@ def children(
     session: Session, job_ids: Iterable[int], known: JobFilter
 ) -> dict[int, Sequence[str]]:
     """Return the children of jobs as APP/NAME, without those that do not exist for the visitor."""
-    by_parent = child_links.children(session, job_ids)
+    by_parent = job_links.children(session, job_ids)
     every = {child for ids in by_parent.values() for child in ids}
     if known.job_ids is not None:
         every &= {*known.job_ids}
@@ -249,7 +249,7 @@ def asked_for(session: Session, job_id: int, *, after_ms: int, limit: int) -> li
 
 def parents(session: Session, job_id: int, app_ids: Collection[int] | None) -> dict[int, str]:
     """Return the parents of a job, as APP/NAME, that the visitor may see."""
-    return names(session, child_links.parent_ids(session, [job_id]), app_ids)
+    return names(session, job_links.parent_ids(session, [job_id]), app_ids)
 
 
 def _page_ids(session: Session, wanted: JobFilter) -> Sequence[int]:

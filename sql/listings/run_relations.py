@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from warren.sql.jobs import child_links, flow_links
+from warren.sql.jobs import job_links
 from warren.sql.listings import job_search
 from warren.sql.listings.run_messages import lines
 from warren.sql.models import Run
@@ -36,11 +36,11 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
 
     Jobs that are reached only through a hidden job are hidden too.
     """
-    copied = child_links.copied(session)
+    copied = job_links.copied(session)
 
     def below(job_ids: Collection[int]) -> dict[int, set[int]]:
-        found = {job_id: set(ids) for job_id, ids in child_links.children(session, job_ids).items()}
-        for flow_id, node_ids in flow_links.nodes_of(session, job_ids).items():
+        found = {job_id: set(ids) for job_id, ids in job_links.children(session, job_ids).items()}
+        for flow_id, node_ids in job_links.nodes_of(session, job_ids).items():
             found[flow_id] = found.get(flow_id, set()) | node_ids
         return found
 
@@ -48,9 +48,9 @@ def read(session: Session, job_id: int, app_ids: Collection[int] | None) -> Fami
         return {child for child_ids in below(job_ids).values() for child in child_ids}
 
     def parents(job_ids: Collection[int]) -> set[int]:
-        flows = flow_links.flows_with(session, job_ids)
+        flows = job_links.flows_with(session, job_ids)
         of_flows = {flow_id for flow_ids in flows.values() for flow_id in flow_ids}
-        return child_links.parent_ids(session, job_ids, copied) | of_flows
+        return job_links.parent_ids(session, job_ids, copied) | of_flows
 
     def visible(job_ids: Collection[int]) -> dict[int, str]:
         return job_search.names(session, job_ids, app_ids)
@@ -167,7 +167,7 @@ def _children(
     session: Session, of: DetailedRun, head: int, app_ids: Collection[int] | None
 ) -> list[DetailedRun]:
     """Return the runs of current children whose origin is `head`, the tick's first run."""
-    child_ids = child_links.children(session, [of.job_id]).get(of.job_id, ())
+    child_ids = job_links.children(session, [of.job_id]).get(of.job_id, ())
     # One query for each child: with one for all, MariaDB would read the whole table.
     keys = [(child_id, of.scheduled_at, head) for child_id in child_ids[:MAX_RELATED_RUNS]]
     runs = [run for key in keys for run in _of_tick(session, key, app_ids, limit=MAX_RELATED_RUNS)]

@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.instants import epoch_ms
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.models import App, Job, Purge, Run, SkippedTicks
 from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
@@ -193,7 +193,7 @@ class Parent(NamedTuple):
 
 def parents(session: Session) -> list[Parent]:
     """Return the jobs that have children, except those whose last change has no time."""
-    children = child_links.children(session, child_links.with_children(session))
+    children = job_links.children(session, job_links.with_children(session))
     statement = (
         select(Job.id, App.name + "/" + Job.name, Job.update_time)
         .join(App, App.id == Job.app_id)

@@ -6,7 +6,7 @@ from sqlalchemy import insert, select, update
 
 from tests.support.stored_rows import Rows
 from warren.scheduler.flows.graph import parse
-from warren.sql.jobs import flow_links
+from warren.sql.jobs import job_links
 from warren.sql.models import FlowNode, Job, Run, ScriptVersion
 from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.run_status import Kind, RunStatus
@@ -59,7 +59,7 @@ class FlowRows:
             session.execute(update(Run).where(Run.id == self.run_id).values(**pinned))
 
             nodes = {self.job_id: self.jobs.values()}
-            flow_links.set_nodes(session, nodes)
+            job_links.set_nodes(session, nodes)
 
         rows.database.write(unit)
 

@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.completion.end import tick_end
 from warren.sql.engine import Database
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.models import Job, Run
 from warren.sql.run_status import FINAL, Kind, RunStatus
 from warren.sql.runs.ticks import tick_of
@@ -123,9 +123,7 @@ def _succeeded(database: Database, runs: Sequence[Run]) -> Iterator[tuple[Run, t
     for run in sorted(runs, key=lambda run: (run.shard_index, run.attempt)):
         ticks[tick_of(run)].append(run)
     jobs = database.read(lambda session: list(session.execute(select(Job)).scalars()))
-    children = database.read(
-        lambda session: child_links.children(session, [job.id for job in jobs])
-    )
+    children = database.read(lambda session: job_links.children(session, [job.id for job in jobs]))
     for tick, found in ticks.items():
         end = tick_end(tick, found)
         if end is not None and end.succeeded:

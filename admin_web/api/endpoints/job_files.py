@@ -42,7 +42,7 @@ from warren.scheduler.views.job_file_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import moment
-from warren.sql.jobs import child_links, job_file_rows
+from warren.sql.jobs import job_file_rows, job_links
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
 
@@ -190,7 +190,7 @@ class JobFileEndpoints:
         are_named: bool,
     ) -> tuple[FileParts, list[str]]:
         rows = job_file_rows.visible_jobs(session, app_ids, job_ids)
-        children = child_links.children(session, [job.id for job, _ in rows])
+        children = job_links.children(session, [job.id for job, _ in rows])
         every = {child for ids in children.values() for child in ids}
         names = job_search.names(session, every, call.actor.app_ids)
         specs = [

@@ -18,7 +18,7 @@ from warren.admin_web.access.sign_ins import (
 )
 from warren.scheduler.commands.identity_commands import Person, Reading
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import group_rules, identities, users
+from warren.sql.accounts import identities, users
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
@@ -139,7 +139,9 @@ def test_one_person_who_signs_in_twice_at_one_instant_becomes_one_user(
 ) -> None:
     clock = Clock()
     databases[0].write(
-        lambda session: group_rules.replace_all(session, {"data": Rights(role=Role.ADMINISTRATOR)})
+        lambda session: identities.replace_group_rules(
+            session, {"data": Rights(role=Role.ADMINISTRATOR)}
+        )
     )
     consoles = [SignIns(database, clock.now_ms) for database in databases]
 

@@ -23,7 +23,7 @@ from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.listings import job_search
 from warren.sql.listings.job_search import JobFilter
 from warren.sql.models import JobChild, Run
@@ -410,8 +410,8 @@ def test_a_job_that_was_copied_with_its_column_alone_has_those_children(
     ids = {job.name: job.id for job in cluster.jobs()}
     cluster.set_job("parent", child_ids=f"{ids['b']},{ids['a']}")
 
-    copied = cluster.database.read(lambda s: child_links.children(s, [ids["parent"]]))
-    parents = cluster.database.read(lambda s: child_links.parent_ids(s, [ids["a"]]))
+    copied = cluster.database.read(lambda s: job_links.children(s, [ids["parent"]]))
+    parents = cluster.database.read(lambda s: job_links.parent_ids(s, [ids["a"]]))
     said = apply(commands, spec("parent", "a"))
 
     assert copied == {ids["parent"]: (ids["b"], ids["a"])}

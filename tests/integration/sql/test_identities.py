@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from warren.sql.accounts import group_rules, identities, sessions, tokens, users
+from warren.sql.accounts import identities, sign_ins, tokens, users
 from warren.sql.accounts.identities import DueIdentity
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
@@ -35,7 +35,7 @@ def add(database: Database, name: str, *, refresh_token: str | None = "sealed") 
 
 def add_session(database: Database, name: str, *, id_token: str | None, at: int = NOW) -> None:
     database.write(
-        lambda session: sessions.add(
+        lambda session: sign_ins.add_session(
             session,
             users.find(session, name),
             f"hash of {name}",
@@ -138,9 +138,9 @@ def test_rules_of_groups_that_differ_in_case_and_spaces_are_two(database: Databa
         "Data ": Rights(role=Role.ADMINISTRATOR, may_edit_glue=True),
     }
 
-    database.write(lambda session: group_rules.replace_all(session, rules))
+    database.write(lambda session: identities.replace_group_rules(session, rules))
 
-    assert database.read(group_rules.all_rules) == rules
-    database.write(lambda session: group_rules.remove_app(session, 2))
-    database.write(lambda session: group_rules.remove_app(session, 1))
-    assert [*database.read(group_rules.all_rules)] == ["Data "]
+    assert database.read(identities.group_rules) == rules
+    database.write(lambda session: identities.remove_app_from_group_rules(session, 2))
+    database.write(lambda session: identities.remove_app_from_group_rules(session, 1))
+    assert [*database.read(identities.group_rules)] == ["Data "]

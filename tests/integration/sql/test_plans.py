@@ -20,7 +20,7 @@ from warren.sql.board import listing as board
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.instants import at
-from warren.sql.jobs import child_links, due_jobs, history, job_rows
+from warren.sql.jobs import due_jobs, history, job_links, job_rows
 from warren.sql.listings import (
     app_listing,
     dashboard,
@@ -222,7 +222,7 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ("for_runs", lambda s: job_rows.for_runs(s, MINE), "PRIMARY", 500),
     (
         "followed",
-        lambda s: child_links.followed(s, MINE, waiting_kinds=["FIX_DELAY"]),
+        lambda s: job_links.followed(s, MINE, waiting_kinds=["FIX_DELAY"]),
         "PRIMARY",
         500,
     ),

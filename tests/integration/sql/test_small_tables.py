@@ -13,7 +13,7 @@ from warren.sql.engine import Database
 from warren.sql.errors import NotFound
 from warren.sql.explanation import Explanation
 from warren.sql.ids import LARGEST_BLOCK, SMALLEST_BLOCK, RunIds
-from warren.sql.jobs import due_jobs, history, route_memory
+from warren.sql.jobs import due_jobs, history, job_rows
 from warren.sql.models import Job, SkippedTicks
 from warren.sql.registry import apps
 from warren.sql.runs import tick_rows
@@ -236,10 +236,10 @@ class TestHistory:
 
 class TestRouteMemory:
     def remember(self, database: Database, memories: dict[int, dict[str, object]]) -> None:
-        database.write(lambda session: route_memory.store(session, memories))
+        database.write(lambda session: job_rows.store_route_memories(session, memories))
 
     def recall(self, database: Database, job_ids: Sequence[int]) -> dict[int, dict[str, object]]:
-        return database.write(lambda session: route_memory.lock(session, job_ids))
+        return database.write(lambda session: job_rows.lock_route_memories(session, job_ids))
 
     def test_what_is_stored_replaces_what_was(self, database: Database) -> None:
         self.remember(database, {})
@@ -256,8 +256,8 @@ class TestRouteMemory:
 
     def test_of_two_that_begin_a_memory_one_waits_for_the_other(self, database: Database) -> None:
         def begin(session: Session) -> int:
-            turn = int(route_memory.lock(session, [5, 6])[5].get("turn", 0))  # type: ignore[call-overload]
-            route_memory.store(session, {5: {"turn": turn + 1}})
+            turn = int(job_rows.lock_route_memories(session, [5, 6])[5].get("turn", 0))  # type: ignore[call-overload]
+            job_rows.store_route_memories(session, {5: {"turn": turn + 1}})
             return turn
 
         turns = side_by_side(*[lambda: database.write(begin)] * 4)
@@ -268,8 +268,8 @@ class TestRouteMemory:
         self.remember(database, {1: {"next": 0}})
 
         def step(session: Session) -> int:
-            number = int(route_memory.lock(session, [1])[1]["next"])
-            route_memory.store(session, {1: {"next": number + 1}})
+            number = int(job_rows.lock_route_memories(session, [1])[1]["next"])
+            job_rows.store_route_memories(session, {1: {"next": number + 1}})
             return number
 
         def rotate() -> list[int]:
@@ -284,7 +284,7 @@ class TestRouteMemory:
         held, done = threading.Event(), threading.Event()
 
         def hold(session: Session) -> None:
-            route_memory.lock(session, range(1, 40))
+            job_rows.lock_route_memories(session, range(1, 40))
             held.set()
             assert done.wait(30)
 

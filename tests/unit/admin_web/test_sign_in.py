@@ -19,7 +19,7 @@ from warren.admin_web.access.sign_ins import (
     LONGEST_SECONDS,
 )
 from warren.scheduler.commands.passwords import hash_password
-from warren.sql.accounts import audit_log, sessions, sign_in_attempts, users
+from warren.sql.accounts import audit_log, sign_ins, users
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
@@ -159,8 +159,8 @@ class TestWayIn:
             real(*told, **more)
             users.set_disabled(users.find(told[0], "operator"), is_disabled=True)
 
-        real = sign_in_attempts.refund
-        monkeypatch.setattr(sign_in_attempts, "refund", refund)
+        real = sign_ins.refund
+        monkeypatch.setattr(sign_ins, "refund", refund)
         answer = visit.sign_in("operator")
 
         assert answer.status_code == 401
@@ -290,7 +290,9 @@ class TestEnd:
         self, admin: Visit, database: Database, clock: Clock
     ) -> None:
         database.write(
-            lambda session: sessions.clean(session, seen_before_ms=clock.now + 1, made_before_ms=0)
+            lambda session: sign_ins.clean_sessions(
+                session, seen_before_ms=clock.now + 1, made_before_ms=0
+            )
         )
 
         assert not is_in(admin)

@@ -20,7 +20,7 @@ from warren.scheduler.problems import Code, Problem
 from warren.sql.batch import CHUNK
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
-from warren.sql.jobs import child_links, due_jobs
+from warren.sql.jobs import due_jobs, job_links
 from warren.sql.models import App, Job
 from warren.sql.run_status import Kind
 
@@ -96,7 +96,7 @@ def rows(cluster: Cluster) -> list[tuple[Any, ...]]:
         return [
             (app, job.name, job.handler, job.param, job.is_enabled, job.script_version, children)
             for job, app in session.execute(listed)
-            for children in [child_links.children_of(session, job.id)]
+            for children in [job_links.children_of(session, job.id)]
         ]
 
     return cluster.database.read(read)

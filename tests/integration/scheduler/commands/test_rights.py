@@ -17,7 +17,7 @@ from warren.scheduler.retention.clearing_criteria import ClearingCriteria
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.accounts.users import Rights, Role
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 
 NOW_MS = 1_800_000_000_000
 JOB = JobSpec(name="made", app="reports", handler="report")
@@ -251,7 +251,7 @@ class TestJobFileBesideForeignApps:
 
         assert [change.action for change in unchanged] == ["unchanged"]
         assert [change.details for change in changed] == [("children: none -> nightly",)]
-        assert rows.database.read(lambda s: child_links.children_of(s, made)) == (job_id, theirs)
+        assert rows.database.read(lambda s: job_links.children_of(s, made)) == (job_id, theirs)
 
     def test_a_circle_through_another_app_is_refused_and_not_named(self, rows: Rows) -> None:
         chief = acting(rows.database, lambda: NOW_MS, who="chief")

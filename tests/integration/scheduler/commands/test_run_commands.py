@@ -30,7 +30,7 @@ from warren.scheduler.problems import Problem, explanation
 from warren.sql.engine import Database
 from warren.sql.epochs import all_epochs
 from warren.sql.errors import NotFound
-from warren.sql.jobs import child_links, job_rows
+from warren.sql.jobs import job_links, job_rows
 from warren.sql.models import Job, Run, Sequence
 from warren.sql.run_status import RunStatus
 
@@ -88,7 +88,7 @@ def test_nobody_waits_for_a_file_that_changes_nothing(
     other = Database(cluster.database.url.render_as_string(hide_password=False))
 
     def while_somebody_else_writes(session: Session) -> list[tuple[str, str]]:
-        child_links.lock(session)
+        job_links.lock(session)
         job_rows.lock(session, the_job(cluster).id)
         return apply(commands, *family, prune=True)
 

@@ -36,7 +36,7 @@ from warren.scheduler.routing.routes import Choice, Router, RouteRequest
 from warren.scheduler.timeouts import ClaimLimits
 from warren.scheduler.views import blockers, limit_view
 from warren.sql.errors import DatabaseUnavailable
-from warren.sql.jobs import route_memory
+from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent
 from warren.sql.models import Run, Uptime
@@ -1160,7 +1160,7 @@ def test_a_decision_that_another_scheduler_overtook_is_made_anew(cluster: Cluste
         if request.memory is None:
             [job] = cluster.jobs()
             cluster.database.write(
-                lambda session: route_memory.store(
+                lambda session: job_rows.store_route_memories(
                     session, {job.id: {"route": "MINE", "memory": {"turn": 6}}}
                 )
             )

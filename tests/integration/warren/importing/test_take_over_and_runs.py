@@ -18,7 +18,7 @@ from warren.importing.xxl_job.sources import LiveSource
 from warren.scheduler.audit.integrity_check import audit
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.imports.foreign import ForeignDatabase
-from warren.sql.jobs import child_links
+from warren.sql.jobs import job_links
 from warren.sql.models import Job, Run
 
 
@@ -182,7 +182,7 @@ class TestTakeOver:
         assert not started_in_the_old_app
         job = case.job(2)
         assert (case.app(job.app_id).name, job.is_enabled) == ("other-jobs", 1)
-        links = case.rows.database.read(lambda session: child_links.children(session, (1, 2)))
+        links = case.rows.database.read(lambda session: job_links.children(session, (1, 2)))
         assert links == {1: (3,), 2: (3,)}
 
     @pytest.mark.parametrize(("watch", "seconds"), [((), 6), (("--watch", "3600"), 3_600)])

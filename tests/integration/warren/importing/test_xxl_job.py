@@ -20,7 +20,7 @@ from warren.sql.accounts import audit_log, users
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.ids import take_block
 from warren.sql.instants import DAY_MS
-from warren.sql.jobs import child_links, script_versions
+from warren.sql.jobs import job_links, script_versions
 from warren.sql.models import App, DayReport, ImportOrigin, Job, Model, User
 from warren.sql.run_status import Kind, RunStatus
 
@@ -191,7 +191,7 @@ def test_taken_ids_are_mapped_and_children_follow(case: ImportCase) -> None:
     assert not {ids["parent"], ids["child"]} & {1, 2, 3}
     assert f"job third-app/parent: its id 1 is {ids['parent']} here" in said
     children = case.rows.database.read(
-        lambda session: child_links.children_of(session, ids["parent"])
+        lambda session: job_links.children_of(session, ids["parent"])
     )
     assert children == (ids["child"], 3)
 
@@ -206,7 +206,7 @@ def test_circle_is_cut_and_its_jobs_are_stopped(case: ImportCase) -> None:
 
     found = case.findings()
 
-    children = case.rows.database.read(lambda session: child_links.children(session, range(1, 6)))
+    children = case.rows.database.read(lambda session: job_links.children(session, range(1, 6)))
     assert children == {1: (2,), 2: (3,), 5: (1,)}
     stopped = [one["id"] for one in found if one.get("verdict") == "stopped"]
     assert sorted(stopped) == [1, 2, 3, 4]
@@ -261,7 +261,7 @@ class TestEdits:
 
         assert outcomes["job shop-jobs/job-1"] == "update"
         assert imported.job(1).schedule_value == "0 0 5 * * ?"
-        assert imported.rows.database.read(lambda session: child_links.children_of(session, 1)) == (
+        assert imported.rows.database.read(lambda session: job_links.children_of(session, 1)) == (
             2,
         )
         assert set(imported.outcomes().values()) == {"unchanged"}
@@ -285,7 +285,7 @@ class TestEdits:
 
         imported.run()
 
-        assert imported.rows.database.read(lambda session: child_links.children_of(session, 1))
+        assert imported.rows.database.read(lambda session: job_links.children_of(session, 1))
         report = audit(imported.rows.database, since_ms=0, until_ms=2**53, timezone="UTC")
         assert report.is_sound
 
@@ -318,7 +318,7 @@ class TestEdits:
         said = imported.run()
 
         assert "job shop-jobs/parent: its child 2 was deleted here and is not linked" in said
-        assert imported.rows.database.read(lambda session: child_links.children_of(session, 6)) == (
+        assert imported.rows.database.read(lambda session: job_links.children_of(session, 6)) == (
             3,
         )
         assert "not linked" not in imported.run()
@@ -650,7 +650,7 @@ def test_one_app_can_be_imported_alone(case: ImportCase) -> None:
 
     assert outcomes == {"app first-app": "create", "job first-app/one": "create"}
     case.run()
-    assert case.rows.database.read(lambda session: child_links.children_of(session, 1)) == (2,)
+    assert case.rows.database.read(lambda session: job_links.children_of(session, 1)) == (2,)
 
 
 class TestChildrenOfAnotherApp:
@@ -672,7 +672,7 @@ class TestChildrenOfAnotherApp:
         case.rows.database.write(unit)
 
     def children(self, case: ImportCase) -> tuple[int, ...]:
-        return case.rows.database.read(lambda session: child_links.children_of(session, 1))
+        return case.rows.database.read(lambda session: job_links.children_of(session, 1))
 
     def test_are_linked_though_their_parent_was_edited_here(self, one_app: ImportCase) -> None:
         self.edit_here(one_app)

@@ -1,9 +1,13 @@
-"""The links between parent and child jobs: a row of `warren_job_child` for each child.
+"""The links between jobs: a row for each child of a parent, and for each node of a flow.
 
-`child_ids` repeats the ids, if they fit, for programs that read XXL-JOB's column. It is used only
-for a job without such rows, which was copied from XXL-JOB.
+`child_ids` repeats the ids of children, if they fit, for programs that read XXL-JOB's column. It is
+used only for a job without rows of `warren_job_child`, which was copied from XXL-JOB.
+
+The graph of a flow names its jobs; the rows of `warren_flow_job` say which ones it meant when it
+was saved. They are written under the lock that also keeps children from forming circles.
 """
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -13,7 +17,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.batch import chunks
 from warren.sql.jobs import due_jobs
-from warren.sql.models import App, Job, JobChild
+from warren.sql.models import App, FlowJob, Job, JobChild
 from warren.sql.registry import cluster
 
 #: The length of the column `child_ids`.
@@ -160,3 +164,50 @@ def _read(
             url, when = hook if hook[0] else (first.app_url, first.app_when)
             children = listed or ids(first.child_ids)
             yield job_id, Followed(first.schedule_kind, children, url or "", when or "")
+
+
+def set_nodes(session: Session, nodes: Mapping[int, Collection[int]]) -> None:
+    """Replace the jobs that are nodes of these flows."""
+    for chunk in chunks(sorted(nodes)):
+        session.execute(delete(FlowJob).where(FlowJob.flow_id.in_(chunk)))
+    rows = [
+        {"flow_id": flow_id, "job_id": job_id}
+        for flow_id, job_ids in nodes.items()
+        for job_id in sorted(set(job_ids))
+    ]
+    for part in chunks(rows):
+        session.execute(insert(FlowJob), part)
+
+
+def nodes_of(session: Session, flow_ids: Iterable[int]) -> dict[int, set[int]]:
+    by_flow: dict[int, set[int]] = defaultdict(set)
+    for chunk in chunks(sorted(set(flow_ids))):
+        rows = select(FlowJob.flow_id, FlowJob.job_id).where(FlowJob.flow_id.in_(chunk))
+        for flow_id, job_id in session.execute(rows):
+            by_flow[flow_id].add(job_id)
+    return by_flow
+
+
+def all_flows(session: Session) -> set[int]:
+    """Return all jobs that have nodes."""
+    return set(session.execute(select(FlowJob.flow_id).distinct()).scalars())
+
+
+def flows_with(session: Session, job_ids: Iterable[int]) -> dict[int, set[int]]:
+    """Return the flows that have these jobs as nodes, by job."""
+    by_job: dict[int, set[int]] = defaultdict(set)
+    for chunk in chunks(sorted(set(job_ids))):
+        rows = select(FlowJob.job_id, FlowJob.flow_id).where(FlowJob.job_id.in_(chunk))
+        for job_id, flow_id in session.execute(rows):
+            by_job[job_id].add(flow_id)
+    return by_job
+
+
+def flows_among(session: Session, job_ids: Iterable[int]) -> set[int]:
+    return {
+        job_id
+        for chunk in chunks(sorted(set(job_ids)))
+        for job_id in session.execute(
+            select(Job.id).where(Job.id.in_(chunk), Job.flow.is_not(None))
+        ).scalars()
+    }
