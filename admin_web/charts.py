@@ -15,9 +15,9 @@ from wtforms.validators import Optional
 from warren.admin_web.forms.console_form import DayField, select_choices
 from warren.scheduler.retention.clearing_criteria import days_between
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from warren.sql.listings.job_spans import DayOutcomes, outcomes_of_days
-from warren.sql.registry import executor_loads
-from warren.sql.registry.executor_loads import LoadPoint
+from warren.sql.listings.timeline import DayOutcomes, outcomes_of_days
+from warren.sql.registry import presence
+from warren.sql.registry.presence import LoadPoint
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
 
@@ -124,7 +124,7 @@ class LoadChart:
 def last_hour(session: Session, executor_ids: Collection[int], now_ms: int) -> dict[int, str]:
     """Return, by executor, a path that shows the share of busy slots over the last hour."""
     since_ms = now_ms - HOUR_MS
-    points = executor_loads.since(session, executor_ids, since_ms)
+    points = presence.loads_since(session, executor_ids, since_ms)
     return {
         executor_id: _path(
             [(point.minute_at, _share(point)) for point in mine], since_ms, HOUR_MS, 1
@@ -135,7 +135,7 @@ def last_hour(session: Session, executor_ids: Collection[int], now_ms: int) -> d
 
 def load_charts(session: Session, executor_id: int, now_ms: int) -> list[LoadChart]:
     """Return the last hour and the last day of an executor."""
-    points = executor_loads.since(session, [executor_id], now_ms - DAY_MS)
+    points = presence.loads_since(session, [executor_id], now_ms - DAY_MS)
     return [
         _chart(points, now_ms, HOUR_MS, 1),
         _chart(points, now_ms, DAY_MS, STEP_MS // MINUTE_MS),

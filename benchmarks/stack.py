@@ -28,7 +28,7 @@ from warren.sql.models import Job, Run
 from warren.sql.registry import apps
 from warren.sql.registry.cluster import cluster_id
 from warren.sql.run_status import OPEN, Kind, RunStatus
-from warren.sql.runs import planning
+from warren.sql.runs import planned_runs
 from warren.sql.schema import migration
 
 APP = "bench"
@@ -167,7 +167,7 @@ class Stack:
         first = self.database.read(lambda s: s.get_one(Job, job_ids[0]))
         versions = self._script_versions(job_ids)
         planned = [
-            planning.NewRun(
+            planned_runs.NewRun(
                 app_id=first.app_id,
                 job_id=job_ids[number % len(job_ids)],
                 handler=handler,
@@ -182,7 +182,7 @@ class Stack:
             )
             for number in range(count)
         ]
-        self.database.write(lambda session: planning.plan(session, planned, self._ids))
+        self.database.write(lambda session: planned_runs.plan(session, planned, self._ids))
 
     def _script_versions(self, job_ids: Sequence[int]) -> dict[int, int | None]:
         known = select(Job.id, Job.script_version).where(Job.id.in_(job_ids))

@@ -8,6 +8,7 @@
 A row only moves forward; a retry is a new row. The first final state wins.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 
 
@@ -105,4 +106,10 @@ CODES: dict[RunStatus, tuple[int, int]] = {
     RunStatus.UNDELIVERED: (500, 0),
     RunStatus.REFUSED: (500, 0),
     RunStatus.CANCELLED: (500, 0),
+}
+
+#: What a row gets when it enters a status: the status itself, and these codes.
+ENTERED: Mapping[RunStatus, Mapping[str, str | int]] = {
+    status: {"status": status.value, "trigger_code": trigger_code, "handle_code": handle_code}
+    for status, (trigger_code, handle_code) in CODES.items()
 }

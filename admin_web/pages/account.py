@@ -33,7 +33,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.passwords import password_problem
 from warren.scheduler.problems import Code, Problem
-from warren.sql.accounts import identities, preferences, users
+from warren.sql.accounts import identities, preferences, sign_ins, users
 from warren.sql.listings import job_search
 from warren.sql.models import Identity, SignIn, User
 

@@ -35,8 +35,8 @@ from warren.scheduler.views.process_view import (
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.job_rows import ScheduledJob
-from warren.sql.listings import dashboard, next_ticks
-from warren.sql.listings.next_ticks import NextTicks
+from warren.sql.listings import dashboard, timeline
+from warren.sql.listings.timeline import NextTicks
 from warren.sql.registry import presence
 from warren.sql.runs import day_reports
 from warren.sql.runs.day_reports import Counts
@@ -108,7 +108,7 @@ class OverviewReader:
         today = self.today(now_ms)
         jobs, enabled = self._jobs.of(session, apps)
         schedulers = presence.listing(session, presence.ADMIN, presence.SCHEDULER)
-        ahead = next_ticks.read(
+        ahead = timeline.next_ticks(
             session, apps, from_ms=now_ms, to_ms=now_ms + AHEAD_MS, limit=COUNTED
         )
         failed = dashboard.failed(session, apps, since_ms=now_ms - FAILURES_MS, limit=FAILED_LINES)

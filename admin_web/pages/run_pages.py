@@ -59,14 +59,7 @@ from warren.sql.board import listing
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import job_names, skips
 from warren.sql.jobs.skips import SkipLine
-from warren.sql.listings import (
-    flow_nodes,
-    job_search,
-    recent,
-    run_messages,
-    run_relations,
-    run_search,
-)
+from warren.sql.listings import job_search, recent, run_messages, run_relations, run_search
 from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
 from warren.sql.listings.run_search import RunCount, RunPage, RunSearch
 from warren.sql.registry.apps import ids_by_name
@@ -344,7 +337,9 @@ class RunPages:
 
         def read(session: Session) -> tuple[Any, Any]:
             saved = preferences.filters(session, visitor().user_id, "runs")
-            places = flow_nodes.places(session, of_nodes, visitor().app_ids) if of_nodes else {}
+            places = (
+                run_relations.flow_places(session, of_nodes, visitor().app_ids) if of_nodes else {}
+            )
             return saved, places
 
         saved, flows = self._services.database.read(read)
@@ -406,7 +401,7 @@ def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[s
         "triggered_by": _triggered_by(session, run),
         "relations": relations,
         "flow_view": flow_view.read(session, run, known.actor.knows_job),
-        "flow_place": flow_nodes.places(session, [run.id], known.app_ids).get(run.id),
+        "flow_place": run_relations.flow_places(session, [run.id], known.app_ids).get(run.id),
         "attempts": attempts,
         "shards": shards,
         "is_cut": is_cut,

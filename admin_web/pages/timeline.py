@@ -39,8 +39,8 @@ from warren.sql.jobs import skips
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.job_rows import ScheduledJob
 from warren.sql.jobs.skips import SkipFilter, SkipLine
-from warren.sql.listings import job_spans, next_ticks
-from warren.sql.listings.job_spans import TROUBLE, Sample
+from warren.sql.listings import timeline
+from warren.sql.listings.timeline import TROUBLE, Sample
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.run_rows import RunFacts
@@ -245,7 +245,7 @@ OVERDUE_MS = 7 * DAY_MS
 class RunLimits:
     """The most runs: of each state in the sample, of a job's row, of all rows of apps together."""
 
-    sampled: int = job_spans.SAMPLE_LIMIT
+    sampled: int = timeline.SAMPLE_LIMIT
     of_job: int = ROW_RUNS
     of_apps: int = 4_000
 
@@ -379,14 +379,14 @@ class TimelineReader:
     def read(self, app_ids: Collection[int] | None, grouping: Grouping) -> Timeline:
         """Return the timeline of these apps; None = all."""
         window = self.window
-        seen = job_spans.sample(
+        seen = timeline.sample(
             self.session,
             app_ids,
             from_ms=window.from_ms,
             until_ms=window.until_ms,
             limit=self.limits.sampled,
         )
-        ahead = next_ticks.first_due(
+        ahead = timeline.first_due(
             self.session,
             app_ids,
             from_ms=window.now_ms - OVERDUE_MS,
@@ -412,7 +412,7 @@ class TimelineReader:
             )
         urgent = self._most_urgent(seen.runs, skipped, ahead.job_ids, failed)
         by_job = grouping is Grouping.JOB
-        jobs = {} if by_job else job_spans.jobs_by_ids(self.session, urgent)
+        jobs = {} if by_job else timeline.jobs_by_ids(self.session, urgent)
         # In the order of their most urgent jobs.
         apps = list(dict.fromkeys(jobs[each].app_id for each in urgent if each in jobs))
         rows = (
@@ -437,7 +437,7 @@ class TimelineReader:
             sums[row.quarter_at].update(good=row.succeeded, bad=row.failed, skipped=row.skipped)
         until_ms = min(window.until_ms, window.now_ms + HOUR_MS)
         if window.now_ms < until_ms:
-            ahead = next_ticks.read(
+            ahead = timeline.next_ticks(
                 self.session, app_ids, from_ms=window.now_ms, to_ms=until_ms, limit=1
             )
             for minute, number in ahead.per_minute.items():
@@ -484,7 +484,7 @@ class TimelineReader:
         return list(dict.fromkeys((*sorted(urgency, key=urgency.__getitem__), *due)))
 
     def _of_jobs(self, job_ids: Sequence[int], seen: Sample) -> list[Row]:
-        spans = job_spans.of_jobs(
+        spans = timeline.of_jobs(
             self.session,
             job_ids,
             from_ms=self.window.from_ms - EARLIER_MS,
@@ -501,7 +501,7 @@ class TimelineReader:
         for run in (*spans, *seen.runs):
             if run.job_id in runs:
                 runs[run.job_id][run.id] = run
-        jobs = job_spans.jobs_by_ids(self.session, job_ids)
+        jobs = timeline.jobs_by_ids(self.session, job_ids)
         skipped: dict[int, list[SkipLine]] = defaultdict(list)
         for skip in skips.of_jobs(
             self.session,
@@ -574,7 +574,7 @@ class TimelineReader:
 
     def _runs_of_app(self, app_id: int, seen: Sample, limit: int) -> Sample:
         """Return the app's newest runs and, of earlier ones, what is in the sample."""
-        newest = job_spans.of_app(
+        newest = timeline.of_app(
             self.session,
             app_id,
             from_ms=self.window.from_ms - EARLIER_MS,

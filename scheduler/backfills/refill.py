@@ -40,8 +40,8 @@ from warren.sql.jobs import due_jobs, history, job_rows
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill
 from warren.sql.run_status import Kind
-from warren.sql.runs import backfills, planning
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs import backfills, planned_runs
+from warren.sql.runs.planned_runs import NewRun
 
 #: The most due times that one transaction looks at, whether it runs them or leaves them out.
 MAX_LOOKED_AT = 200
@@ -157,7 +157,7 @@ class Refill:
             runs = work.runs(
                 job, chosen, run_ids, app=apps.get(job.app_id, ""), calendars=calendars
             )
-            planning.plan_asked(session, runs, self._context.ids)
+            planned_runs.plan_asked(session, runs, self._context.ids)
             ended = self._completion.end_faulty(session, runs, run_ids)
         return Refilled(len(chosen), has_more=len(chosen) < room, ended=ended)
 

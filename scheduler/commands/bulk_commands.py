@@ -43,7 +43,7 @@ from warren.sql.listings import job_search
 from warren.sql.models import Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, RunStatus
-from warren.sql.runs import planning, transitions
+from warren.sql.runs import planned_runs, transitions
 from warren.sql.runs.reruns import DueTime, due_times
 
 #: Runs per transaction; fewer for kills, because they lock the rows.
@@ -194,7 +194,7 @@ class BulkRunCommands:
             for shard, run_id in new_ids.items()
         ]
         quiet = reruns.children_that_ran(session, [chosen[shard] for shard in wanted])
-        planning.plan_asked(session, reruns.with_origins(session, planned, quiet), self._ids)
+        planned_runs.plan_asked(session, reruns.with_origins(session, planned, quiet), self._ids)
         counts: Counts = Counter(outcomes.values())
         counts[Outcome.UNKNOWN] += len(run_ids) - len(runs)
         counts[Outcome.REPEATED] += len(runs) - len(chosen)

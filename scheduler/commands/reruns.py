@@ -22,7 +22,7 @@ from warren.sql.listings import job_search
 from warren.sql.models import Job
 from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
 from warren.sql.runs import flow_nodes, reruns, transitions
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.reruns import DueTime, LaterRun, NodeKey, due_time_of
 from warren.sql.runs.run_rows import LockedRun
 

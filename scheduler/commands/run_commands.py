@@ -37,8 +37,8 @@ from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.models import Job
 from warren.sql.run_status import OPEN, RunStatus
-from warren.sql.runs import planned_runs, planning, transitions
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs import planned_runs, transitions
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.reruns import due_time_of
 from warren.sql.runs.run_rows import LockedRun
 
@@ -155,7 +155,7 @@ class RunCommands:
                 calendars=calendars_for_runs(session, [job]),
             )
             triggers.check_own_params(asked, runs, schemas, place)
-            planning.plan(session, runs, self._ids)
+            planned_runs.plan(session, runs, self._ids)
             self._note_trigger(session, job, runs, now_ms)
             return Triggered(first_id, True, unchecked)
 
@@ -316,7 +316,9 @@ class RunCommands:
             quiet = set(map(due_time_of, runs)) if options.children is False else ()
             for run, new in zip(runs, planned, strict=True):
                 reruns.keep_nodes(session, self._completion.flows, run, new, options)
-            planning.plan_asked(session, reruns.with_origins(session, planned, quiet), self._ids)
+            planned_runs.plan_asked(
+                session, reruns.with_origins(session, planned, quiet), self._ids
+            )
             new_ids = list(range(first, first + len(runs)))
             after: dict[str, Any] = {"runs": [run.id for run in runs], "planned": new_ids}
             after |= dict(sorted(asdict(options).items() - asdict(_AS_THEY_WERE).items()))

@@ -22,8 +22,8 @@ from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.models import App
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind
-from warren.sql.runs import waiting
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs import due_runs
+from warren.sql.runs.planned_runs import NewRun
 
 #: How far ahead a run may be planned: ten years.
 FURTHEST_MS = 3_653 * DAY_MS
@@ -213,7 +213,9 @@ def check_waiting(
     if not job.max_waiting or not due_now:
         return
     concurrency = {job.id: job.concurrency}
-    of_job = waiting.of_jobs(session, job.app_id, concurrency, until_ms=now_ms + CLOCKS_DIFFER_MS)
+    of_job = due_runs.waiting_of_jobs(
+        session, job.app_id, concurrency, until_ms=now_ms + CLOCKS_DIFFER_MS
+    )
     if (count := of_job[job.id].count) + due_now > job.max_waiting:
         raise Problem(Code.TOO_MANY_WAITING, job=f"{job.app}/{job.name}", n=count)
 

@@ -49,10 +49,10 @@ from warren.sql.epochs import Cause
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import presence
 from warren.sql.run_status import IN_FLIGHT
-from warren.sql.runs import queries, successes, transitions
+from warren.sql.runs import queries, transitions
 from warren.sql.runs.run_rows import RoutedRun
 from warren.sql.runs.stored_logs import LogRow
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 #: Deliveries per round, with up to 100 reports each, and reports per round: all in one transaction,
 #: whose locks others wait for.
@@ -342,7 +342,7 @@ class Callbacks:
 
         def unit(session: Session) -> None:
             for who, runs in reports.items():
-                successes.note_progress(session, who, runs)
+                transitions.note_progress(session, who, runs)
 
         try:
             self._context.database.write(unit)

@@ -30,11 +30,11 @@ from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.listings import ledger, recent
 from warren.sql.run_status import FINE, Kind, RunStatus
-from warren.sql.runs import calls, planning
+from warren.sql.runs import calls, planned_runs
 from warren.sql.runs.calls import NumberedCall
 from warren.sql.runs.run_rows import RunFacts
-from warren.sql.runs.successes import SentTo
 from warren.sql.runs.ticks import tick_of
+from warren.sql.runs.transitions import SentTo
 
 log = structlog.get_logger()
 
@@ -54,7 +54,7 @@ class Planned:
     `others` are other runs that had these ids.
     """
 
-    runs: list[planning.NewRun]
+    runs: list[planned_runs.NewRun]
     unknown: set[int]
     not_theirs: set[int]
     others: set[int]
@@ -147,7 +147,7 @@ class CallPlanner:
 
     def _plan(
         self, session: Session, wanted: Sequence[tuple[Called, RunFacts, JobToTrigger]]
-    ) -> list[planning.NewRun]:
+    ) -> list[planned_runs.NewRun]:
         if not wanted:
             return []
         run_ids = self._ids.take(session, len(wanted))
@@ -169,7 +169,7 @@ class CallPlanner:
             for (call, caller, job), run_id in zip(wanted, run_ids, strict=True)
             if run_id in new
         ]
-        planning.plan_asked(session, runs, self._ids)
+        planned_runs.plan_asked(session, runs, self._ids)
         return runs
 
 
@@ -207,7 +207,7 @@ def _noted(before: Explanation, refusal: Reason) -> Words:
 
 def _run(
     session: Session, call: Called, caller: RunFacts, job: JobToTrigger, *, run_id: int, now_ms: int
-) -> planning.NewRun:
+) -> planned_runs.NewRun:
     """Return the run of a called job; it has the caller's date, and belongs to its trace."""
     usual = run_of(
         job if call.param is None else job._replace(param_template=None),

@@ -76,10 +76,10 @@ from warren.sql.jobs.due_jobs import JobSchedule, JobToPlan
 from warren.sql.jobs.job_links import Followed
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
-from warren.sql.runs import calls, planning, queries, reruns, ticks, transitions
+from warren.sql.runs import calls, planned_runs, queries, reruns, ticks, transitions
 from warren.sql.runs.run_rows import EndedRun, FailedRun, LockedRun
-from warren.sql.runs.successes import Success
 from warren.sql.runs.ticks import tick_of
+from warren.sql.runs.transitions import Success
 from warren.sql.unfolded import RunEnd
 
 #: The most unsent messages of one job; further ones are dropped.
@@ -249,7 +249,7 @@ class FollowUps:
 
     def follow(
         self, session: Session, last: Sequence[Won], successes: Sequence[Success]
-    ) -> tuple[Sequence[planning.NewRun], list[int]]:
+    ) -> tuple[Sequence[planned_runs.NewRun], list[int]]:
         """Plan the follow-ups of the ticks that these runs end; return the runs and their ids.
 
         The jobs are read after the runs have ended, so that an edit made before it counts. The rows
@@ -276,14 +276,14 @@ class FollowUps:
         quiet = {tick_of(last.run) for last in last_attempts if last.run.without_children}
         heard = [end for end in ends if end.tick not in quiet]
         fired = self._children_of(session, heard, followed)
-        planned = planning.plan(session, fired, self._ids)
+        planned = planned_runs.plan(session, fired, self._ids)
         self._set_next_ticks(session, ends, followed)
         keep(session, ends, followed, now_ms=self._now_ms())
         return fired, planned
 
     def _children_of(
         self, session: Session, ends: Sequence[TickEnd], followed: Mapping[int, Followed]
-    ) -> list[planning.NewRun]:
+    ) -> list[planned_runs.NewRun]:
         wanted = [
             (child_id, end)
             for end in ends
@@ -384,7 +384,7 @@ def _child_run(
     *,
     apps: Mapping[int, str],
     calendars: Calendars,
-) -> planning.NewRun:
+) -> planned_runs.NewRun:
     """Return the run of a child for its parent's tick; stopped children run too."""
     needs_zone = child.param_template and not child.timezone
     run = run_of(
@@ -499,7 +499,7 @@ class Completion:
         nodes = self.flows.nodes_of(session, unsuccessful)
         attempts = self._next_attempts(judged.won, known, failures, nodes)
         attempts |= self._late_redeliveries(session, judged.unstarted, now_ms)
-        retried = planning.plan(session, list(attempts.values()), self._ids)
+        retried = planned_runs.plan(session, list(attempts.values()), self._ids)
         self._keep_nodes(session, judged.won, dict(zip(attempts, retried, strict=True)))
         last = [ended for ended in judged.won if ended.row.id not in attempts]
         missed = [
@@ -527,7 +527,7 @@ class Completion:
         return tally
 
     def end_faulty(
-        self, session: Session, runs: Sequence[planning.NewRun], run_ids: Sequence[int]
+        self, session: Session, runs: Sequence[planned_runs.NewRun], run_ids: Sequence[int]
     ) -> list[Ended]:
         """Fail runs that were just planned but have no param, in the same transaction.
 
@@ -535,7 +535,7 @@ class Completion:
         """
         return self.end(session, self._faulty(runs, run_ids)).ended
 
-    def _faulty(self, runs: Sequence[planning.NewRun], run_ids: Sequence[int]) -> list[End]:
+    def _faulty(self, runs: Sequence[planned_runs.NewRun], run_ids: Sequence[int]) -> list[End]:
         now_ms = self._now_ms()
         return [
             End(
@@ -562,9 +562,9 @@ class Completion:
         known: Mapping[int, JobToRun],
         failures: Collection[int],
         nodes: Mapping[int, NodeOfFlow],
-    ) -> dict[int, planning.NewRun]:
+    ) -> dict[int, planned_runs.NewRun]:
         now_ms = self._now_ms()
-        attempts: dict[int, planning.NewRun] = {}
+        attempts: dict[int, planned_runs.NewRun] = {}
         for row, end in won:
             if end.status is RunStatus.SUCCEEDED:
                 continue
@@ -580,7 +580,7 @@ class Completion:
 
     def _late_redeliveries(
         self, session: Session, unstarted: Sequence[Won], now_ms: int
-    ) -> dict[int, planning.NewRun]:
+    ) -> dict[int, planned_runs.NewRun]:
         """Return what repeats LOST runs that never started, unless something newer exists.
 
         A re-run locks the run that it repeats, so none is planned meanwhile.

@@ -38,12 +38,11 @@ from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import Backoff, DeliveryGuarantee
 from warren.sql.run_status import ENTERED_FROM, FINAL, FINE, NEVER_STARTED, RunStatus
-from warren.sql.runs import successes, transitions
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs import transitions
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.run_rows import LockedRun, PlannedRun
-from warren.sql.runs.successes import SentTo, Success
 from warren.sql.runs.ticks import Tick
-from warren.sql.runs.transitions import FinalState
+from warren.sql.runs.transitions import FinalState, SentTo, Success
 
 
 class Attempt(Protocol):
@@ -521,7 +520,7 @@ def complete_simple_successes(
             by_executor[success.sent_to].append(success.success)
     if not simple:
         return [], list(ends)
-    moved = successes.succeed_open(session, by_executor)
+    moved = transitions.succeed_open(session, by_executor)
     won = [item for run_id, item in simple.items() if run_id in moved]
     return won, [end for end in ends if end.run_id not in moved]
 

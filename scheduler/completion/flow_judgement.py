@@ -37,7 +37,7 @@ from warren.sql.registry import apps
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import flow_nodes, queries, ticks, transitions
 from warren.sql.runs.flow_nodes import BROADCAST, NodeState
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.run_rows import LockedRun
 from warren.sql.runs.ticks import Tick, tick_of
 

@@ -31,9 +31,9 @@ from warren.sql.ids import RunIds
 from warren.sql.jobs import job_names, job_rows, script_versions
 from warren.sql.registry import apps
 from warren.sql.run_status import FINAL, RunStatus
-from warren.sql.runs import flow_nodes, planning, transitions
+from warren.sql.runs import flow_nodes, planned_runs, transitions
 from warren.sql.runs.flow_nodes import BROADCAST, BYPASSED, KEPT, NEW, NodeState, StoredNode
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.run_rows import LockedRun, RunFacts
 
 
@@ -389,7 +389,7 @@ class FlowRuns:
         ]
         fired = [item for flow in judged for item in flow.fired]
         work.planned = [run for _, new in fired for run in new]
-        work.run_ids = planning.plan_asked(session, work.planned, self._ids)
+        work.run_ids = planned_runs.plan_asked(session, work.planned, self._ids)
         flow_nodes.begin(
             session,
             [

@@ -48,7 +48,7 @@ from warren.sql.jobs import due_jobs, history
 from warren.sql.jobs.due_jobs import PARKED_MS, JobToPlan
 from warren.sql.models import SkippedTicks
 from warren.sql.run_status import LATE_MS
-from warren.sql.runs import due_runs, planning
+from warren.sql.runs import due_runs, planned_runs
 
 log = structlog.get_logger()
 
@@ -185,7 +185,7 @@ class _Batch:
 
     """
 
-    planned: list[planning.NewRun] = field(default_factory=list)
+    planned: list[planned_runs.NewRun] = field(default_factory=list)
     advanced: list[dict[str, int]] = field(default_factory=list)
     skips: list[SkippedTicks] = field(default_factory=list)
     reported: list[SkippedTicks] = field(default_factory=list)
@@ -295,7 +295,7 @@ class Planner:
             app = apps.get(job.app_id, "")
             batch.planned += _new_runs(job, plan, now_ms, zone=zone, app=app, calendars=calendars)
             self._collect(job, plan, schedule, batch, now_ms)
-        run_ids = planning.plan(session, batch.planned, self._context.ids)
+        run_ids = planned_runs.plan(session, batch.planned, self._context.ids)
         _record_skips(session, batch)
         self._zones.record(session, batch.rezoned, now_ms)
         skipped.add_overdue_alarms(session, batch.overdue, self._alarm_defaults, now_ms=now_ms)
@@ -387,7 +387,7 @@ def _claim(session: Session, this_round: _Round) -> list[JobToPlan]:
 
 def _new_runs(
     job: JobToPlan, plan: Plan, now_ms: int, *, zone: str, app: str, calendars: Calendars
-) -> list[planning.NewRun]:
+) -> list[planned_runs.NewRun]:
     return [
         replace(
             run_of(

@@ -25,7 +25,7 @@ from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.models import Job
 from warren.sql.registry import apps
 from warren.sql.run_status import Kind
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs.planned_runs import NewRun
 
 #: A job with the columns that are needed to plan a run of it.
 PlannableJob: TypeAlias = JobToPlan | JobToTrigger | Job

@@ -21,7 +21,7 @@ from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.models.job_tables import NO_SCHEDULE
-from warren.sql.registry import catalogues, presence
+from warren.sql.registry import presence
 
 #: The most catalogues whose schemas are cached: an app has one, or two for a while.
 REMEMBERED = 64
@@ -142,7 +142,9 @@ class _Remembered:
         schemas = {name: before[name] for name in fingerprints if name in before}
         if not missing:
             return schemas
-        schemas |= {name: _read(text) for name, text in catalogues.read(session, missing).items()}
+        schemas |= {
+            name: _read(text) for name, text in presence.read_catalogues(session, missing).items()
+        }
         # Replaced as a whole, as other threads read it; what one of them adds now is read again.
         kept = before if len(before) + len(missing) <= REMEMBERED else {}
         self._known = kept | schemas

@@ -21,9 +21,9 @@ from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.limits import Bucket, Holder, LimitRow, NewHold
 from warren.sql.models import Job
 from warren.sql.models.job_tables import Scope
-from warren.sql.runs import due_runs, waiting
+from warren.sql.runs import due_runs
+from warren.sql.runs.due_runs import Waiting
 from warren.sql.runs.run_rows import PlannedRun
-from warren.sql.runs.waiting import Waiting
 
 #: Orders the runs of a job: by tick, then by id.
 Age = tuple[int, int]
@@ -300,7 +300,7 @@ class LimitLocks:
         if crowding:
             last_ms = max(run.due_at for run in runs)
             ids = [run.id for run in runs]
-            room.waiting = waiting.of_jobs(
+            room.waiting = due_runs.waiting_of_jobs(
                 session, runs[0].app_id, crowding, until_ms=last_ms, without_runs=ids
             )
         return self._locked(session, room, limited, runs) if limited else room

@@ -18,7 +18,7 @@ from warren.broker.codec import catalogue_of, fingerprint_of
 from warren.broker.errors import Malformed
 from warren.broker.messages import Catalogue
 from warren.sql.engine import Database
-from warren.sql.registry import catalogues
+from warren.sql.registry import presence
 
 #: How long to wait for a catalogue before another boot is asked for the same one.
 ASK_SECONDS = 3.0
@@ -93,7 +93,7 @@ class Catalogues:
         }
         if not missing:
             return set()
-        stored = self._database.read(lambda session: catalogues.read(session, missing))
+        stored = self._database.read(lambda session: presence.read_catalogues(session, missing))
         for fingerprint, contents in stored.items():
             try:
                 self._note(fingerprint, catalogue_of(contents.encode()))
@@ -125,7 +125,9 @@ class Catalogues:
         if fingerprint not in self._asked_at:
             return
         catalogue, text = catalogue_of(contents), contents.decode()
-        self._database.write(lambda session: catalogues.keep(session, fingerprint, text, now_ms))
+        self._database.write(
+            lambda session: presence.keep_catalogue(session, fingerprint, text, now_ms)
+        )
         self._note(fingerprint, catalogue)
         log.info("catalogue_stored", fingerprint=fingerprint, handlers=len(catalogue.handlers))
 

@@ -10,9 +10,8 @@ from sqlalchemy.orm import Session
 from warren.scheduler.membership.registration import stored_load
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
-from warren.sql.registry import executor_loads, presence
-from warren.sql.registry.executor_loads import LoadPoint
-from warren.sql.registry.presence import state
+from warren.sql.registry import presence
+from warren.sql.registry.presence import LoadPoint, state
 
 KEPT_MS = 7 * DAY_MS
 #: The longest wait; a minute is recorded this late at most.
@@ -43,12 +42,12 @@ class LoadRecorder:
     def _clear(self, now_ms: int) -> bool:
         """Delete a chunk of expired points; return False if there were none."""
         return self._database.write(
-            lambda session: executor_loads.forget(session, before_ms=now_ms - KEPT_MS)
+            lambda session: presence.forget_loads(session, before_ms=now_ms - KEPT_MS)
         )
 
 
 def _record(session: Session, minute_at: int, now_ms: int) -> None:
-    executor_loads.keep(session, _points(session, minute_at, now_ms))
+    presence.keep_loads(session, _points(session, minute_at, now_ms))
 
 
 def _points(session: Session, minute_at: int, now_ms: int) -> Iterator[LoadPoint]:

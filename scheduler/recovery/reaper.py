@@ -32,7 +32,7 @@ from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RoutedRun
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 #: After how long they are removed, by the share of its addresses that their app has used up.
 FORGET_SECONDS = {0.0: 24 * 3600.0, 0.5: 3600.0, 0.9: 60.0}

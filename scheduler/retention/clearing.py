@@ -20,7 +20,7 @@ from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingC
 from warren.sql.batch import chunks
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, at, epoch_ms
-from warren.sql.registry import catalogues, presence
+from warren.sql.registry import presence
 from warren.sql.registry.cluster import LeaseHolder
 from warren.sql.run_status import FINAL
 from warren.sql.runs import backfills, purges
@@ -263,7 +263,7 @@ class Cleaner:
             )
         )
         self._database.write(
-            lambda session: catalogues.forget_unused(session, before_ms=now_ms - HOUR_MS)
+            lambda session: presence.forget_unused_catalogues(session, before_ms=now_ms - HOUR_MS)
         )
         if self._retention:
             oldest = self._days.start(self._days.of(at(now_ms)) - self._retention)

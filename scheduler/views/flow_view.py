@@ -17,8 +17,8 @@ from warren.scheduler.flows.judge import Outcome, is_true
 from warren.scheduler.problems import Refused
 from warren.sql.jobs import job_names
 from warren.sql.jobs.job_names import NamedJob
-from warren.sql.listings import flow_nodes
-from warren.sql.listings.flow_nodes import NodeLine, RunGroup
+from warren.sql.listings import run_relations
+from warren.sql.listings.run_relations import NodeLine, RunGroup
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.flow_nodes import BROADCAST
 from warren.sql.runs.run_rows import DetailedRun
@@ -111,15 +111,15 @@ def read(session: Session, run: DetailedRun, may_see: MaySee) -> FlowView | None
     """Return the flow of a run; None if it is no flow's run."""
     if run.script_version is None:
         return None
-    source = flow_nodes.graph_source(session, run.script_version)
-    lines = flow_nodes.lines(session, run.id)
+    source = run_relations.graph_source(session, run.script_version)
+    lines = run_relations.node_lines(session, run.id)
     if source is None and not lines:
         return None
     graph = _graph(source)
     nodes = _in_order(graph, lines)
     jobs = job_names.by_ids(session, (line.job_id for line in nodes))
     groups = defaultdict(list)
-    for group in flow_nodes.run_groups(
+    for group in run_relations.run_groups(
         session, run.id, run.scheduled_at, {line.job_id for line in lines}
     ):
         groups[group.node_id].append(group)

@@ -23,7 +23,7 @@ from warren.scheduler.membership.presence import (
 from warren.scheduler.membership.registration import stored_load
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.sql.models import Registration
-from warren.sql.registry import catalogues, presence
+from warren.sql.registry import presence
 from warren.sql.registry.pauses import ShownPause
 from warren.sql.registry.presence import ProcessState, health_issues, state
 
@@ -133,7 +133,7 @@ class NodeView(NamedTuple):
 
 def read_catalogues(session: Session, rows: Iterable[Registration]) -> dict[str, Catalogue]:
     """Return what executors can run, by the fingerprint that the registry has of each."""
-    stored = catalogues.read(session, {row.catalogue for row in rows if row.catalogue})
+    stored = presence.read_catalogues(session, {row.catalogue for row in rows if row.catalogue})
     by_fingerprint = {}
     for fingerprint, contents in stored.items():
         with suppress(Malformed):  # a page shows the rest

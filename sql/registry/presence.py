@@ -4,9 +4,12 @@ A process's state follows from its last heartbeat. Drain requests are stored in 
 an executor's boot. Addresses whose last executor said goodbye are remembered for as long as their
 run queues are there. Schedulers and consoles are named after their host, with a suffix that is new
 at each start.
+
+What executors can run is stored by fingerprint, which their registrations name; their load from
+heartbeats in a row for each minute and executor.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -14,11 +17,11 @@ from typing import Any, NamedTuple
 from sqlalchemy import Insert, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import modify
+from warren.sql.batch import insert_or_ignore, modify
 from warren.sql.dialects.supported import of
 from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.instants import AHEAD_MS, at
-from warren.sql.models import App, Registration
+from warren.sql.models import App, ExecutorLoad, Registration, StoredCatalogue
 from warren.sql.rows import fetch, query
 
 #: How much of the host's name and of the boot id is in a process's name, in characters.
@@ -404,3 +407,81 @@ def _limit_ms(row: Registration) -> int:
     if row.kind == EXECUTOR:
         return EXECUTOR_ALIVE_MS
     return CONSOLE_ALIVE_MS if row.app == CONSOLE else SCHEDULER_ALIVE_MS
+
+
+def keep_catalogue(session: Session, fingerprint: str, contents: str, now_ms: int) -> None:
+    """Store a catalogue, unless it is stored already."""
+    row = {"fingerprint": fingerprint, "contents": contents, "told_at": now_ms}
+    insert = of(session).insert_or_ignore(StoredCatalogue, StoredCatalogue.fingerprint)
+    session.execute(insert.values(row))
+
+
+def read_catalogues(session: Session, fingerprints: Collection[str]) -> dict[str, str]:
+    """Return the stored ones among these catalogues, by fingerprint."""
+    if not fingerprints:
+        return {}
+    rows = session.execute(
+        select(StoredCatalogue.fingerprint, StoredCatalogue.contents).where(
+            StoredCatalogue.fingerprint.in_(sorted(fingerprints))
+        )
+    )
+    return dict(rows.all())
+
+
+def forget_unused_catalogues(session: Session, *, before_ms: int) -> int:
+    """Delete catalogues stored before an instant that no executor has now; return how many."""
+    named = select(Registration.catalogue).where(Registration.catalogue.is_not(None))
+    unused = delete(StoredCatalogue).where(
+        StoredCatalogue.told_at < before_ms, StoredCatalogue.fingerprint.not_in(named)
+    )
+    return modify(session, unused)
+
+
+#: Rows deleted by one statement.
+CHUNK = 5_000
+
+
+class LoadPoint(NamedTuple):
+    """The last load reported within a minute; `executor_id` is the id of a registration."""
+
+    executor_id: int
+    minute_at: int
+    slots: int
+    running: int
+    waiting: int
+    cpu_percent: int
+    memory_percent: int
+
+
+def keep_loads(session: Session, points: Iterable[LoadPoint]) -> None:
+    """Store points, except those whose minute another scheduler has already stored."""
+    rows = [point._asdict() for point in points]
+    if rows:
+        insert_or_ignore(session, ExecutorLoad, rows, key="executor_id")
+
+
+def loads_since(session: Session, executor_ids: Collection[int], since_ms: int) -> list[LoadPoint]:
+    """Return the points of executors since an instant, sorted by executor and time."""
+    if not executor_ids:
+        return []
+    wanted = (
+        query(LoadPoint, ExecutorLoad)
+        .where(ExecutorLoad.executor_id.in_(list(executor_ids)), ExecutorLoad.minute_at >= since_ms)
+        .order_by(ExecutorLoad.executor_id, ExecutorLoad.minute_at)
+    )
+    return fetch(session, LoadPoint, wanted)
+
+
+def forget_loads(session: Session, *, before_ms: int) -> bool:
+    """Delete a chunk of the points before an instant; return False if there was none."""
+    oldest = (
+        select(ExecutorLoad.minute_at)
+        .where(ExecutorLoad.minute_at < before_ms)
+        .order_by(ExecutorLoad.minute_at)
+    )
+    # Find the last minute of the chunk first, because MySQL allows no LIMIT inside IN.
+    minutes = session.execute(oldest.limit(CHUNK)).scalars().all()
+    if not minutes:
+        return False
+    chunk = delete(ExecutorLoad).where(ExecutorLoad.minute_at <= minutes[-1])
+    return modify(session, chunk) > 0

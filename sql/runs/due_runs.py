@@ -1,10 +1,12 @@
-"""Queries about planned runs: which are due, which are overdue, and which have misfired.
+"""Queries about planned runs: which are due, overdue or have misfired, and how many of a job wait.
 
 No query orders by id with a limit: the database might then read the whole table along its primary
 key.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, Select, and_, case, false, func, not_, or_, select
@@ -13,7 +15,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.models import App, FlowJob, Job, Run
-from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
+from warren.sql.run_status import BY_SCHEDULE, OPEN, Kind, RunStatus
 from warren.sql.runs.run_rows import PlannedRun
 
 
@@ -271,3 +273,58 @@ def _is_due(span: DueSpan) -> ColumnElement[bool]:
         released_at < case((Run.kind == Kind.MISFIRE, span.over_ms), else_=span.to_ms),
     )
     return and_(Run.app_id == span.app_id, is_due) if span.app_id else is_due
+
+
+@dataclass(slots=True)
+class Waiting:
+    """The due runs of a job: those that are not sent, and those at each address.
+
+    At each address up to `concurrency` of them are running.
+    """
+
+    concurrency: int
+    planned: int = 0
+    sent: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        """How many wait."""
+        most = max(1, self.concurrency)
+        return self.planned + sum(max(0, runs - most) for runs in self.sent.values())
+
+    def send(self, address: str) -> None:
+        """Count a run that is sent."""
+        self.sent[address] = self.sent.get(address, 0) + 1
+
+
+def waiting_of_jobs(
+    session: Session,
+    app_id: int,
+    concurrency: Mapping[int, int],
+    *,
+    until_ms: int,
+    without_runs: Collection[int] = (),
+) -> dict[int, Waiting]:
+    """Return what waits of an app's jobs, which are given with their concurrency, without locks."""
+    rows = session.execute(
+        select(Run.job_id, Run.status, Run.address, func.count())
+        .where(
+            Run.status.in_(OPEN),
+            Run.app_id == app_id,
+            Run.due_at <= until_ms,
+            Run.job_id.in_(sorted(concurrency)),
+            Run.id.not_in(sorted(without_runs)),
+        )
+        .group_by(Run.job_id, Run.status, Run.address)
+    )
+    planned: dict[int, int] = defaultdict(int)
+    sent: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for job_id, status, address, runs in rows:
+        if status == RunStatus.PLANNED:
+            planned[job_id] += runs
+        else:
+            sent[job_id][address or ""] += runs
+    return {
+        job_id: Waiting(most, planned[job_id], dict(sent[job_id]))
+        for job_id, most in concurrency.items()
+    }

@@ -17,7 +17,7 @@ from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import IN_FLIGHT, RunStatus
 from warren.sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 #: Kill requests older than this are ignored; their runs ended otherwise.
 KILL_MS = DAY_MS

@@ -15,9 +15,8 @@ from warren.sql.batch import ALREADY_LOCKED, chunks, update_each
 from warren.sql.explanation import Explanation
 from warren.sql.models import Run
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import FAILURES, OPEN, RunStatus
+from warren.sql.run_status import ENTERED, FAILURES, OPEN, RunStatus
 from warren.sql.runs.run_rows import FailedRun, LockedRun, TickRun
-from warren.sql.runs.transitions import ENTERED
 
 _COLUMNS = tuple(column_attr.class_attribute for column_attr in inspect(Run).column_attrs)
 

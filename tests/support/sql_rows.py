@@ -13,7 +13,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.models import Job, Run
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs import planning, transitions
+from warren.sql.runs import planned_runs, transitions
 
 T = TypeVar("T")
 
@@ -21,7 +21,7 @@ NOW_MS = 1_790_000_000_000
 NODE = "node-1"
 
 
-def new_run(**values: Any) -> planning.NewRun:
+def new_run(**values: Any) -> planned_runs.NewRun:
     facts: dict[str, Any] = {
         "app_id": 1,
         "job_id": 1,
@@ -32,18 +32,18 @@ def new_run(**values: Any) -> planning.NewRun:
         "due_at": NOW_MS,
         "retries_left": 0,
     }
-    return planning.NewRun(**(facts | values))
+    return planned_runs.NewRun(**(facts | values))
 
 
-def ticks(count: int, **values: Any) -> list[planning.NewRun]:
+def ticks(count: int, **values: Any) -> list[planned_runs.NewRun]:
     """Return new runs of one job, one second apart."""
     moments = [NOW_MS + 1_000 * number for number in range(count)]
     return [new_run(scheduled_at=moment, due_at=moment, **values) for moment in moments]
 
 
-def plan(database: Database, *new: planning.NewRun) -> list[int]:
+def plan(database: Database, *new: planned_runs.NewRun) -> list[int]:
     ids = RunIds(database)
-    return database.write(lambda session: planning.plan(session, new, ids))
+    return database.write(lambda session: planned_runs.plan(session, new, ids))
 
 
 def planned_in(database: Database, status: RunStatus, count: int = 1, **values: Any) -> list[int]:
@@ -147,7 +147,7 @@ def trigger_each(database: Database, jobs: Sequence[Job], *, now_ms: int) -> lis
     return plan(database, *[_run_now(job, now_ms) for job in jobs])
 
 
-def _run_now(job: Job, now_ms: int) -> planning.NewRun:
+def _run_now(job: Job, now_ms: int) -> planned_runs.NewRun:
     return new_run(
         app_id=job.app_id,
         job_id=job.id,

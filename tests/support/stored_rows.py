@@ -17,9 +17,9 @@ from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS
 from warren.sql.models import Backfill, Job, Run, SkippedTicks
-from warren.sql.registry import apps, catalogues, presence
+from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs import calls, planning
+from warren.sql.runs import calls, planned_runs
 from warren.sql.runs.calls import NumberedCall
 from warren.sql.runs.transitions import ENTERED
 
@@ -94,7 +94,7 @@ class Rows:
     def run(self, job_id: int, at_ms: int, app: str = "reports", **columns: Any) -> int:
         """Create a run of a job that was due at this time; `status` and other columns as given."""
         app_id = self.app(app)
-        new = planning.NewRun(
+        new = planned_runs.NewRun(
             app_id=app_id,
             job_id=job_id,
             handler="report",
@@ -113,7 +113,7 @@ class Rows:
             columns |= ENTERED[RunStatus(columns["status"])]
 
         def unit(session: Any) -> int:
-            [run_id] = planning.plan(session, [new], self._ids)
+            [run_id] = planned_runs.plan(session, [new], self._ids)
             if columns:
                 session.execute(update(Run).where(Run.id == run_id).values(**columns))
             return run_id
@@ -124,7 +124,7 @@ class Rows:
         """Create very many planned runs of a job, one for each time."""
         app_id = self.app(app)
         new = [
-            planning.NewRun(
+            planned_runs.NewRun(
                 app_id=app_id,
                 job_id=job_id,
                 handler="report",
@@ -136,7 +136,7 @@ class Rows:
             )
             for at_ms in instants
         ]
-        self.database.write(lambda session: planning.plan(session, new, self._ids))
+        self.database.write(lambda session: planned_runs.plan(session, new, self._ids))
 
     def set_run(self, run_id: int, **columns: Any) -> None:
         """Change a run's row directly."""
@@ -168,7 +168,7 @@ class Rows:
         def unit(session: Any) -> None:
             run = session.get_one(Run, run_id)
             run.status = RunStatus.FAILED
-            retry = planning.NewRun(
+            retry = planned_runs.NewRun(
                 app_id=run.app_id,
                 job_id=run.job_id,
                 handler="report",
@@ -181,7 +181,7 @@ class Rows:
                 attempt=run.attempt + 1,
                 starts=run.starts + 1,
             )
-            planning.plan(session, [retry], self._ids)
+            planned_runs.plan(session, [retry], self._ids)
 
         self.database.write(unit)
 
@@ -219,7 +219,7 @@ class Rows:
             presence.hold(session, beat)
             if told:
                 text = told.contents.decode()
-                catalogues.keep(session, told.fingerprint, text, beat_ms)
+                presence.keep_catalogue(session, told.fingerprint, text, beat_ms)
 
         self.database.write(unit)
 

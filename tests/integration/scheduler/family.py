@@ -9,7 +9,7 @@ from warren.scheduler.completion.completion import Completion, Tally
 from warren.scheduler.completion.end import End
 from warren.sql.ids import RunIds
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs import planning
+from warren.sql.runs import planned_runs
 
 SENT = RunStatus.SENT
 
@@ -26,7 +26,7 @@ def tick_in_flight(
     [row] = cluster.jobs(name=job)
     at = scheduled_at or cluster.now_ms()
     new = [
-        planning.NewRun(
+        planned_runs.NewRun(
             app_id=row.app_id,
             job_id=row.id,
             handler="noop",
@@ -42,7 +42,7 @@ def tick_in_flight(
         for index in range(shards)
     ]
     ids = RunIds(cluster.database)
-    run_ids = cluster.database.write(lambda session: planning.plan(session, new, ids))
+    run_ids = cluster.database.write(lambda session: planned_runs.plan(session, new, ids))
     put(cluster.database, run_ids, status=SENT, routed_at=cluster.now_ms())
     return run_ids
 

@@ -17,7 +17,7 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.models import Job
 from warren.sql.run_status import FINAL, RunStatus
 from warren.sql.runs import ticks
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 DELAY_MS = 60_000
 

@@ -13,8 +13,8 @@ from warren.sql.engine import Database
 from warren.sql.listings import recent
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import successes
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs import transitions
+from warren.sql.runs.transitions import SentTo
 
 WHO = SentTo(1, "one", "boot")
 
@@ -57,6 +57,6 @@ def test_only_the_executor_of_a_running_run_says_how_far_it_is(
     route = {"app_id": 1, "address": "one", "boot_id": "boot"}
     put(cluster.database, [run_id], **(route | columns))
 
-    cluster.database.write(lambda session: successes.note_progress(session, WHO, {run_id: "{}"}))
+    cluster.database.write(lambda session: transitions.note_progress(session, WHO, {run_id: "{}"}))
 
     assert stored(cluster.database, run_id) == ("{}" if is_stored else None)

@@ -37,7 +37,7 @@ from warren.scheduler.membership import registrar
 from warren.scheduler.node import SchedulerNode
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import Registration
-from warren.sql.registry import apps, catalogues, presence
+from warren.sql.registry import apps, presence
 from warren.sql.registry.cluster import cluster_id
 from warren.sql.run_status import RunStatus
 
@@ -214,7 +214,7 @@ def test_catalogues_that_nobody_asked_for_are_not_kept(cluster: Cluster) -> None
         answer = CatalogueAnswer(contents=msgspec.Raw(told.contents), **who)
         node.registrar.take_catalogue(answer)
         asked = {own.fingerprint, other.fingerprint}
-        return set(cluster.database.read(lambda s: catalogues.read(s, asked)))
+        return set(cluster.database.read(lambda s: presence.read_catalogues(s, asked)))
 
     assert tell(own) == set()  # no Welcome has asked for it yet
     node.registrar.greet(beat, "")

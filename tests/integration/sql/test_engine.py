@@ -34,7 +34,7 @@ from warren.sql.errors import DatabaseUnavailable
 from warren.sql.ids import RunIds
 from warren.sql.models import App
 from warren.sql.run_status import Kind
-from warren.sql.runs import planning, transitions
+from warren.sql.runs import planned_runs, transitions
 from warren.sql.schema import migration, version
 
 DatabaseServer: TypeAlias = PrivateMariaDB | PrivatePostgreSQL
@@ -339,7 +339,7 @@ class TestCommitOutcomeUnknown:
         def unit(session: Session) -> list[int]:
             nonlocal tries
             tries += 1
-            return planning.plan(session, sql_rows.ticks(3), ids)
+            return planned_runs.plan(session, sql_rows.ticks(3), ids)
 
         mariadb_database.write(unit)
 
@@ -354,7 +354,7 @@ class TestCommitOutcomeUnknown:
         cut.clear()
         manual = new_run(kind=Kind.MANUAL, origin_id=None, run_id=ids.take_one())
 
-        mariadb_database.write(lambda session: planning.plan(session, [manual], ids))
+        mariadb_database.write(lambda session: planned_runs.plan(session, [manual], ids))
 
         assert cut == ["cut"]
         assert [row.id for row in sql_rows.all_runs(mariadb_database)] == [manual.run_id]

@@ -25,18 +25,16 @@ from warren.sql.listings import (
     app_listing,
     dashboard,
     error_groups,
-    flow_nodes,
     job_search,
-    job_spans,
     newest_runs,
-    next_ticks,
     run_relations,
     run_search,
+    timeline,
 )
 from warren.sql.listings.job_search import JobFilter, Order
-from warren.sql.listings.job_spans import outcomes_of_days
 from warren.sql.listings.newest_runs import RunSelection
 from warren.sql.listings.run_search import RunSearch
+from warren.sql.listings.timeline import outcomes_of_days
 from warren.sql.registry import presence
 from warren.sql.run_status import FAILURES, Kind, RunStatus
 from warren.sql.runs import (
@@ -45,15 +43,14 @@ from warren.sql.runs import (
     purges,
     queries,
     reruns,
-    successes,
     tick_rows,
     ticks,
     transitions,
 )
 from warren.sql.runs.purges import START, DuePosition
-from warren.sql.runs.successes import SentTo, Success
 from warren.sql.runs.tick_rows import JobRange
 from warren.sql.runs.ticks import Tick
+from warren.sql.runs.transitions import SentTo, Success
 
 T = TypeVar("T")
 
@@ -206,13 +203,13 @@ LOOPS: list[tuple[str, Callable[[Session], object], str, int]] = [
     ),
     (
         "succeed",
-        lambda s: successes.succeed(s, SENT_TO, [success(i) for i in OPEN]),
+        lambda s: transitions.succeed(s, SENT_TO, [success(i) for i in OPEN]),
         "PRIMARY",
         1,
     ),
     (
         "lock_open",
-        lambda s: successes.lock_open(s, SENT_TO, dict.fromkeys(MINE, 1)),
+        lambda s: transitions.lock_open(s, SENT_TO, dict.fromkeys(MINE, 1)),
         "PRIMARY",
         500,
     ),
@@ -297,10 +294,10 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     ("what came later", lambda s: reruns.later(s, MINE), {"PRIMARY", "i_tick"}),
     (
         "runs of a flow's nodes",
-        lambda s: flow_nodes.run_groups(s, 1, NOW_MS, range(1, 31)),
+        lambda s: run_relations.run_groups(s, 1, NOW_MS, range(1, 31)),
         {"i_tick"},
     ),
-    ("flows of runs", lambda s: flow_nodes.places(s, MINE, None), {"PRIMARY"}),
+    ("flows of runs", lambda s: run_relations.flow_places(s, MINE, None), {"PRIMARY"}),
     ("running", lambda s: dashboard.running(s, None, limit=8), {"i_status_due", "PRIMARY"}),
     (
         "count_due",
@@ -314,17 +311,17 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     ),
     (
         "next_ticks",
-        lambda s: next_ticks.read(s, None, from_ms=NOW_MS, to_ms=NOW_MS + 3_600_000, limit=8),
+        lambda s: timeline.next_ticks(s, None, from_ms=NOW_MS, to_ms=NOW_MS + 3_600_000, limit=8),
         {"i_status_next", "PRIMARY"},
     ),
     (
         "timeline, what stands out",
-        lambda s: job_spans.sample(s, None, from_ms=NOW_MS, until_ms=NOW_MS + 60_000),
+        lambda s: timeline.sample(s, None, from_ms=NOW_MS, until_ms=NOW_MS + 60_000),
         {"i_status_due", "PRIMARY"},
     ),
     (
         "timeline, runs of rows",
-        lambda s: job_spans.of_jobs(
+        lambda s: timeline.of_jobs(
             s, range(1, 31), from_ms=NOW_MS, until_ms=NOW_MS + 60_000, limit=120
         ),
         {"i_tick"},

@@ -16,7 +16,7 @@ from warren.admin_web.pages.dashboard import Lateness, spread
 from warren.broker.messages import Load
 from warren.sql.engine import Database
 from warren.sql.instants import at
-from warren.sql.listings import dashboard, next_ticks
+from warren.sql.listings import dashboard, timeline
 from warren.sql.registry import apps, presence
 from warren.sql.registry.presence import Beat
 from warren.sql.runs import day_reports
@@ -278,7 +278,7 @@ class TestOutlook:
         self, admin: Visit, rows: Rows, clock: Clock
     ) -> None:
         due = clock.now + 120_000
-        rows.jobs(next_ticks.MAX_JOBS, is_enabled=1, next_tick_at=due)
+        rows.jobs(timeline.MAX_JOBS, is_enabled=1, next_tick_at=due)
         self.jobs(rows, clock, 3)
 
         page = admin.get("/overview").text

@@ -12,7 +12,7 @@ from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.stored_rows import Rows, told_in
 from warren.sql.engine import Database
 from warren.sql.models import Epoch, Registration
-from warren.sql.registry import apps, catalogues, executor_loads, pauses, presence
+from warren.sql.registry import apps, pauses, presence
 from warren.sql.run_status import Kind
 
 LOAD = {
@@ -40,7 +40,7 @@ def beat(database: Database, clock: Clock, app: str, address: str, load: str | N
 
     def unit(session: Session) -> None:
         presence.hold(session, sign)
-        catalogues.keep(session, told.fingerprint, told.contents.decode(), clock.now_ms())
+        presence.keep_catalogue(session, told.fingerprint, told.contents.decode(), clock.now_ms())
 
     database.write(unit)
 
@@ -425,12 +425,10 @@ class TestSchedulers:
 class TestOne:
     def keep(self, database: Database, clock: Clock, executor_id: int) -> None:
         points = [
-            executor_loads.LoadPoint(
-                executor_id, clock.now - minutes * 60_000, 8, running, 1, 50, 60
-            )
+            presence.LoadPoint(executor_id, clock.now - minutes * 60_000, 8, running, 1, 50, 60)
             for minutes, running in ((30, 8), (5, 2), (300, 4))
         ]
-        database.write(lambda session: executor_loads.keep(session, points))
+        database.write(lambda session: presence.keep_loads(session, points))
 
     def id_of(self, database: Database, address: str) -> int:
         rows = database.read(lambda session: presence.listing(session, "EXECUTOR"))

@@ -22,8 +22,8 @@ from warren.sql.instants import HOUR_MS, MINUTE_MS
 from warren.sql.jobs import history as schedule_history
 from warren.sql.models import JobError, JobState, Quarter, Run
 from warren.sql.run_status import FINAL, IN_FLIGHT, Kind, RunStatus
-from warren.sql.runs import planning, purges, transitions
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs import planned_runs, purges, transitions
+from warren.sql.runs.planned_runs import NewRun
 
 T = TypeVar("T")
 START = 1_800_000_000_000
@@ -107,7 +107,7 @@ class Play:
             else self.new(app_id, job_id, self.now_ms, shard_index=index, shard_total=shards)
             for index in range(shards)
         ]
-        self.within(lambda session: planning.plan(session, new, self._ids))
+        self.within(lambda session: planned_runs.plan(session, new, self._ids))
 
     def plan_many(self) -> None:
         """Plan many runs with different params for one due time, or one each for many."""
@@ -117,7 +117,7 @@ class Play:
             self.new(app_id, job_id, self.now_ms + apart * number, kind=Kind.API, origin_id=None)
             for number in range(self.chance.randrange(15, 60))
         ]
-        self.within(lambda session: planning.plan(session, new, self._ids))
+        self.within(lambda session: planned_runs.plan(session, new, self._ids))
 
     def end(self) -> None:
         found = self.runs(*IN_FLIGHT, RunStatus.PLANNED)
@@ -227,7 +227,7 @@ class Play:
             shard_total=run.shard_total,
             **columns,
         )
-        self.within(lambda session: planning.plan(session, [new], self._ids))
+        self.within(lambda session: planned_runs.plan(session, [new], self._ids))
 
     def runs(self, *statuses: RunStatus) -> list[Run]:
         wanted = select(Run).where(Run.status.in_(statuses)).order_by(Run.id)

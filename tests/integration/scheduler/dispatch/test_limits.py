@@ -18,7 +18,7 @@ from warren.sql import limits
 from warren.sql.models import Alarm, Hold, Limit
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 pytestmark = on_memory
 

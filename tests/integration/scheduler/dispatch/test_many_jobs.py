@@ -16,8 +16,7 @@ from warren.scheduler.node import SchedulerNode
 from warren.scheduler.routing.routes import Route, planned_shards
 from warren.sql.models import Run
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs.successes import SentTo
-from warren.sql.runs.transitions import MAX_ALIKE_STATEMENTS
+from warren.sql.runs.transitions import MAX_ALIKE_STATEMENTS, SentTo
 
 pytestmark = pytest.mark.parametrize("cluster", ["real"], indirect=True)
 

@@ -21,7 +21,7 @@ from warren.sql.clock import AGREEING_SAMPLES, JUMP_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.models import Alarm, Sequence
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import planning
+from warren.sql.runs import planned_runs
 
 pytestmark = pytest.mark.both("two planners claim with SKIP LOCKED, and rows are unique")
 
@@ -120,7 +120,7 @@ def test_a_job_whose_rows_cannot_be_written_is_stopped_and_the_batch_goes_on(
     for number in range(8):
         cluster.job(f"job{number}", **EACH_SECOND)
     cluster.job("bad", handler="poison", **EACH_SECOND)
-    plan = planning.plan
+    plan = planned_runs.plan
 
     def refuse_poison(session: Any, planned: Any, ids: Any) -> Any:
         if any(run.handler == "poison" for run in planned):

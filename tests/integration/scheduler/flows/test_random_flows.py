@@ -30,7 +30,7 @@ from warren.scheduler.node import SchedulerNode
 from warren.sql.ids import RunIds
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.run_status import OPEN, Kind, RunStatus
-from warren.sql.runs import planning
+from warren.sql.runs import planned_runs
 
 pytestmark = on_memory
 
@@ -141,7 +141,7 @@ def begin(cluster: Cluster, plays: Sequence[Play]) -> None:
     rows = {row.name: row for row in cluster.jobs()}
     now_ms, ids = cluster.now_ms(), RunIds(cluster.database)
     new = [
-        planning.NewRun(
+        planned_runs.NewRun(
             app_id=rows[play.name].app_id,
             job_id=rows[play.name].id,
             handler=None,
@@ -154,7 +154,7 @@ def begin(cluster: Cluster, plays: Sequence[Play]) -> None:
         )
         for play in plays
     ]
-    run_ids = cluster.database.write(lambda session: planning.plan(session, new, ids))
+    run_ids = cluster.database.write(lambda session: planned_runs.plan(session, new, ids))
     for play, run_id in zip(plays, run_ids, strict=True):
         play.begins(run_id)
 

@@ -27,7 +27,7 @@ from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.completion.calls import ReportedCall
 from warren.scheduler.problems import Code, Problem
 from warren.sql.runs import reruns
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 pytestmark = on_memory
 

@@ -27,7 +27,7 @@ from warren.scheduler.completion.end import lost, never_started
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, Run
 from warren.sql.run_status import NEVER_STARTED, RunStatus
-from warren.sql.runs.successes import SentTo
+from warren.sql.runs.transitions import SentTo
 
 pytestmark = pytest.mark.both("locks and reads what is newer in one transaction")
 

@@ -11,7 +11,7 @@ from warren.sql.ids import RunIds
 from warren.sql.jobs import script_versions
 from warren.sql.models import App, Job, ScriptVersion
 from warren.sql.run_status import Kind, RunStatus
-from warren.sql.runs import planning, transitions
+from warren.sql.runs import planned_runs, transitions
 
 NOW_MS = 1_700_000_000_500
 
@@ -48,7 +48,7 @@ def plan(database: Database, job_id: int, script_version: int) -> int:
     ids = RunIds(database)
 
     def unit(session: Session) -> int:
-        run = planning.NewRun(
+        run = planned_runs.NewRun(
             app_id=session.get_one(Job, job_id).app_id,
             job_id=job_id,
             handler="",
@@ -60,7 +60,7 @@ def plan(database: Database, job_id: int, script_version: int) -> int:
             origin_id=None,
             script_version=script_version,
         )
-        return planning.plan(session, [run], ids)[0]
+        return planned_runs.plan(session, [run], ids)[0]
 
     return database.write(unit)
 

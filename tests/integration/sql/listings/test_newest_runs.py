@@ -14,7 +14,7 @@ from warren.sql.listings import newest_runs
 from warren.sql.listings.newest_runs import Place, ReadSizes, RunSelection
 from warren.sql.models import App, Run
 from warren.sql.run_status import RunStatus
-from warren.sql.runs import planning
+from warren.sql.runs import planned_runs
 
 STATES = (RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.LOST, RunStatus.RUNNING)
 APPS = 12
@@ -43,7 +43,7 @@ def filled(database: Database) -> Database:
     return database
 
 
-def _new(chance: Random, app_id: int, number: int) -> planning.NewRun:
+def _new(chance: Random, app_id: int, number: int) -> planned_runs.NewRun:
     due_at = NOW_MS + 1_000 * chance.choice([0, 0, 0, 1, 1, 2, 3, chance.randrange(50)])
     return new_run(app_id=app_id, job_id=number, scheduled_at=due_at, due_at=due_at)
 

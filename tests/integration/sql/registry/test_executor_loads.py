@@ -5,8 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from warren.sql.engine import Database
-from warren.sql.registry import executor_loads
-from warren.sql.registry.executor_loads import LoadPoint
+from warren.sql.registry import presence
+from warren.sql.registry.presence import LoadPoint
 
 MINUTE_MS = 60_000
 
@@ -23,12 +23,12 @@ def point(executor_id: int, minute: int, running: int = 1) -> LoadPoint:
 
 
 def keep(database: Database, *points: LoadPoint) -> None:
-    database.write(lambda session: executor_loads.keep(session, points))
+    database.write(lambda session: presence.keep_loads(session, points))
 
 
 def since(database: Database, *executor_ids: int, minute: int = 0) -> list[LoadPoint]:
     return database.read(
-        lambda session: executor_loads.since(session, executor_ids, minute * MINUTE_MS)
+        lambda session: presence.loads_since(session, executor_ids, minute * MINUTE_MS)
     )
 
 
@@ -53,7 +53,7 @@ def test_what_is_past_its_time_goes_and_the_rest_stays(database: Database) -> No
 
     def forget() -> bool:
         return database.write(
-            lambda session: executor_loads.forget(session, before_ms=5 * MINUTE_MS)
+            lambda session: presence.forget_loads(session, before_ms=5 * MINUTE_MS)
         )
 
     assert [forget(), forget()] == [True, False]

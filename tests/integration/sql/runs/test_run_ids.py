@@ -11,7 +11,7 @@ from warren.sql.epochs import LEFT_OUT, Cause, EpochRow
 from warren.sql.errors import RunIdTaken
 from warren.sql.ids import SMALLEST_BLOCK, RunIds, has_gone_back, take_block
 from warren.sql.models import Backfill, Sequence
-from warren.sql.runs import flow_nodes, planning
+from warren.sql.runs import flow_nodes, planned_runs
 
 
 def turn_back(database: Database, to: int = 1) -> None:
@@ -52,7 +52,7 @@ def test_taken_ids_are_told_although_the_counter_has_passed_them_again(database:
     ids = RunIds(database)
     ids.reserve()
 
-    database.write(lambda session: planning.plan(session, ticks(4, job_id=2), ids))
+    database.write(lambda session: planned_runs.plan(session, ticks(4, job_id=2), ids))
 
     assert len(all_runs(database)) == 9
     [epoch] = begun(database)
@@ -72,7 +72,7 @@ def test_a_unit_repeated_after_a_lost_answer_finds_its_own_row(database: Databas
     run = new_run(run_id=ids.take_one(), origin_id=None)
 
     for _ in range(2):
-        database.write(lambda session: planning.plan_asked(session, [run], ids))
+        database.write(lambda session: planned_runs.plan_asked(session, [run], ids))
 
     assert [row.id for row in all_runs(database)] == [run.run_id]
     assert begun(database) == []
@@ -85,7 +85,7 @@ def test_an_id_that_was_taken_in_advance_and_belongs_to_another_run_is_an_error(
     other = new_run(job_id=2, run_id=run_id, origin_id=None)
 
     with pytest.raises(RunIdTaken):
-        database.write(lambda session: planning.plan_asked(session, [other], RunIds(database)))
+        database.write(lambda session: planned_runs.plan_asked(session, [other], RunIds(database)))
 
     assert [row.job_id for row in all_runs(database)] == [1]
 
@@ -116,7 +116,7 @@ def test_a_counter_behind_what_this_process_reserved_is_noticed_when_it_reserves
     turn_back(database)
 
     ids.reserve()
-    planned = database.write(lambda session: planning.plan(session, ticks(50), ids))
+    planned = database.write(lambda session: planned_runs.plan(session, ticks(50), ids))
 
     assert len(all_runs(database)) == 50
     assert len(begun(database)) == 1
@@ -175,7 +175,7 @@ def test_planning_costs_no_further_statement(database: Database) -> None:
     ids.reserve()
 
     with statements(database) as sent:
-        database.write(lambda session: planning.plan(session, ticks(5), ids))
+        database.write(lambda session: planned_runs.plan(session, ticks(5), ids))
 
     assert [text.split()[0] for text, _ in sent if "BEGIN" not in text] == ["INSERT"]
 

@@ -28,7 +28,7 @@ from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
 from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
-from warren.sql.runs import planned_runs, planning, queries, transitions
+from warren.sql.runs import planned_runs, queries, transitions
 
 NOT_FINAL_ARROWS: Mapping[RunStatus, Callable[[Session, list[int]], int]] = {
     RunStatus.ROUTED: lambda session, ids: transitions.route(
@@ -154,7 +154,7 @@ class TestPlan:
         ids = RunIds(database)
         new = ticks(500)
         with statements(database) as sent:
-            database.write(lambda session: planning.plan(session, new, ids))
+            database.write(lambda session: planned_runs.plan(session, new, ids))
 
         inserts = [words for words, _ in sent if words.startswith("INSERT")]
         assert len(inserts) == 1
@@ -163,7 +163,7 @@ class TestPlan:
     def test_nothing_to_plan_says_nothing_to_the_database(self, database: Database) -> None:
         ids = RunIds(database)
         with statements(database) as sent:
-            planned = database.write(lambda session: planning.plan(session, [], ids))
+            planned = database.write(lambda session: planned_runs.plan(session, [], ids))
 
         assert planned == []
         assert [words for words, _ in sent if "BEGIN" not in words] == []

@@ -25,8 +25,8 @@ from warren.scheduler.completion.end import (
     with_plausible_instants,
 )
 from warren.sql.run_status import FINAL, FINE, OPEN, Kind, RunStatus
-from warren.sql.runs.successes import SentTo
 from warren.sql.runs.ticks import Tick
+from warren.sql.runs.transitions import SentTo
 
 TICK = Tick(1, 2_000, 0)
 SUCCEEDED, FAILED, SKIPPED = RunStatus.SUCCEEDED, RunStatus.FAILED, RunStatus.SKIPPED

@@ -5,7 +5,7 @@ from typing import Any
 
 from warren.sql.models import Run
 from warren.sql.run_status import Kind
-from warren.sql.runs.planning import NewRun
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.run_rows import LockedRun
 
 #: What an attempt has of its own.
