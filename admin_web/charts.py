@@ -13,7 +13,7 @@ from wtforms import Form, SelectField
 from wtforms.validators import Optional
 
 from warren.admin_web.forms.console_form import DayField, select_choices
-from warren.scheduler.retention.clearing_criteria import days_between
+from warren.scheduler.retention.clearing import days_between
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.listings.timeline import DayOutcomes, outcomes_of_days
 from warren.sql.registry import presence

@@ -31,7 +31,7 @@ from warren.scheduler.flows.graph import (
 )
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.scheduler.views.flow_view import FlowView, NodeState, NodeView
+from warren.scheduler.views.run_view import FlowView, NodeState, NodeView
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.run_rows import DetailedRun
 

@@ -32,7 +32,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.visitors import Visitor
 from warren.broker.errors import Malformed
 from warren.broker.log_blocks import PackedLog
-from warren.broker.log_text import last_state, shown, shown_text, whole_lines
+from warren.broker.log_lines import last_state, shown, shown_text, whole_lines
 from warren.broker.messages import Boot, LogChunk, ReadLog
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.scheduler.completion.end import identity_of

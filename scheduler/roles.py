@@ -50,7 +50,6 @@ from warren.scheduler.executor_commands import CommandSender
 from warren.scheduler.log_store.store import LogStore
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
-from warren.scheduler.membership.load_recorder import LoadRecorder
 from warren.scheduler.membership.presence import (
     ISSUES_KEY,
     MAILS_KEY,
@@ -59,11 +58,10 @@ from warren.scheduler.membership.presence import (
     UNREACHABLE_LIMIT,
     Presence,
 )
-from warren.scheduler.membership.registrar import ExecutorQueues, Registrar
-from warren.scheduler.membership.registration import AppSettings
+from warren.scheduler.membership.registrar import ExecutorQueues, Registrar, ToldEpochs
+from warren.scheduler.membership.registration import AppSettings, LoadRecorder
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
-from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics import METRICS_JOBS, MetricsRecorder
 from warren.scheduler.node_context import Connections, Counters, NodeContext

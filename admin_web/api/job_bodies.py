@@ -14,9 +14,8 @@ from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import Graph, parse
-from warren.scheduler.jobs.field_kinds import LimitNames, Webhook
 from warren.scheduler.jobs.rules import in_short, process_of
-from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec
+from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec, LimitNames, Webhook
 from warren.scheduler.limits.specs import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions

@@ -26,7 +26,7 @@ from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # 
 
 from warren.admin_web.language.labels import problem_text
 from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations
-from warren.scheduler.jobs.field_kinds import Expected, Number, Share, Texts
+from warren.scheduler.jobs.spec import Expected, Number, Share, Texts
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Problem
 from warren.sql.accounts.idempotency import IdempotentRequest

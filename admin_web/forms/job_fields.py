@@ -32,8 +32,7 @@ from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
 from warren.scheduler.alarms.channels.message import STYLES
-from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Texts
-from warren.scheduler.jobs.spec import FIELDS, JobSpec
+from warren.scheduler.jobs.spec import FIELDS, Choice, JobSpec, Line, Number, Share, Texts
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions

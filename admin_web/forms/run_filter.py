@@ -37,7 +37,7 @@ from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import LARGEST
 from warren.admin_web.visitors import Visitor, visitor
-from warren.scheduler.retention.clearing_criteria import ClearingPreset
+from warren.scheduler.retention.clearing import ClearingPreset
 from warren.sql.instants import HOUR_MS, moment
 from warren.sql.jobs import job_names
 from warren.sql.jobs.skips import SkipFilter

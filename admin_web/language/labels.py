@@ -21,7 +21,7 @@ from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import Code, FieldName, Problem, Word
 from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
-from warren.scheduler.views.flow_view import NodeState
+from warren.scheduler.views.run_view import NodeState
 from warren.sql.accounts.users import Role
 from warren.sql.alarms.alarm_listing import AlarmState
 from warren.sql.alarms.alarms import MAIL, RUN_END

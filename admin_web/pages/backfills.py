@@ -36,12 +36,12 @@ from warren.scheduler.views.backfill_view import (
     backfill_view,
     filled_ticks,
 )
-from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.jobs import skips
 from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import backfills, job_search
 from warren.sql.listings.backfills import BackfillFilter
 from warren.sql.listings.job_search import ListedJob
+from warren.sql.models.job_tables import BackfillState, Selection
 
 #: What became of a due time.
 FILLED: Mapping[str, State] = {

@@ -15,11 +15,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, has_rights_of, visitor
 from warren.scheduler.actor import Actor, Right
-from warren.scheduler.retention.clearing_criteria import (
-    ClearingCriteria,
-    ClearingPreset,
-    criteria_of,
-)
+from warren.scheduler.retention.clearing import ClearingCriteria, ClearingPreset, criteria_of
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import job_names
 

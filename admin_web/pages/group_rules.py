@@ -16,7 +16,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.rule_commands import RuleCommands, Rules
+from warren.scheduler.commands.identity_commands import RuleCommands, Rules
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts.users import Rights
 from warren.sql.registry.apps import ids_by_name

@@ -29,9 +29,8 @@ from warren.scheduler.commands.command_context import Action
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.jobs import past_spec
 from warren.scheduler.jobs.audit_records import CHILDREN, DECLARED_IN, FIELD_OF, HIDDEN, record_of
-from warren.scheduler.jobs.field_kinds import Choice
 from warren.scheduler.jobs.past_spec import PastSpec
-from warren.scheduler.jobs.spec import Field, JobSpec
+from warren.scheduler.jobs.spec import Choice, Field, JobSpec
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.errors import LookupFailure, NotFound

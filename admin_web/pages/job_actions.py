@@ -30,9 +30,8 @@ from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.triggers import Trigger
-from warren.scheduler.jobs.new_run import calendars_for_runs
-from warren.scheduler.jobs.param import check_param
-from warren.scheduler.jobs.param_templates import sample_param
+from warren.scheduler.jobs.new_run import calendars_for_runs, sample_param
+from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.views.process_view import ExecutorView, executor_views

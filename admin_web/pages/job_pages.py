@@ -36,8 +36,7 @@ from warren.broker.reasons import Reason
 from warren.resources.board import JobOnBoard, Trouble
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.watches import STAGES
-from warren.scheduler.jobs.field_kinds import Choice, Number, Texts, Webhook
-from warren.scheduler.jobs.spec import AppSpec, Field, JobSpec
+from warren.scheduler.jobs.spec import AppSpec, Choice, Field, JobSpec, Number, Texts, Webhook
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import ScheduleOptions

@@ -11,7 +11,7 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.mute_commands import MAX_REASON_LENGTH
+from warren.scheduler.commands.alarm_commands import MAX_REASON_LENGTH
 from warren.scheduler.problems import Problem
 from warren.scheduler.views.board_view import job_state
 from warren.sql.board import listing

@@ -38,7 +38,7 @@ from warren.admin_web.run_logs import (
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
-from warren.broker.log_text import shown_text, whole_lines
+from warren.broker.log_lines import shown_text, whole_lines
 from warren.broker.messages import result_value
 from warren.broker.reasons import Why
 from warren.resources.board import FAILS, JobOnBoard
@@ -50,7 +50,7 @@ from warren.scheduler.commands.triggers import When
 from warren.scheduler.flows.graph import NAME_LENGTH
 from warren.scheduler.flows.judge import FlowPart
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.views import flow_view
+from warren.scheduler.views import run_view
 from warren.scheduler.views.board_view import job_state
 from warren.scheduler.views.limit_view import waits_for
 from warren.scheduler.views.run_view import run_progress
@@ -400,7 +400,7 @@ def _facts(session: Session, known: Visitor, run_id: int, now_ms: int) -> dict[s
         "last_success": _last_success(session, known, run),
         "triggered_by": _triggered_by(session, run),
         "relations": relations,
-        "flow_view": flow_view.read(session, run, known.actor.knows_job),
+        "flow_view": run_view.read(session, run, known.actor.knows_job),
         "flow_place": run_relations.flow_places(session, [run.id], known.app_ids).get(run.id),
         "attempts": attempts,
         "shards": shards,

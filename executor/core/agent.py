@@ -22,12 +22,11 @@ import structlog
 from warren.broker.signing import AppKeys, Sealer
 from warren.broker.transport import Transport
 from warren.executor.begin_notes import OldNotes
-from warren.executor.boot_context import BootContext, Limits
+from warren.executor.boot_context import BootContext, KnownEpoch, Limits
 from warren.executor.core.core import Core
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates
-from warren.executor.known_epoch import KnownEpoch
 from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotsFactory

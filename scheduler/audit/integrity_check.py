@@ -16,16 +16,17 @@ from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.audit.backfill_check import audit_backfills, audit_strays
 from warren.scheduler.audit.board_audit import BoardFault, audit_board
 from warren.scheduler.audit.epoch_audit import AuditedEpoch, FoundRun, audited_epochs, odd_runs
-from warren.scheduler.audit.flow_audit import audit_flows
 from warren.scheduler.audit.related_runs import (
     DelaySpan,
     LateStartRule,
+    audit_backfills,
     audit_children,
     audit_delays,
+    audit_flows,
     audit_shards,
+    audit_strays,
     audit_waiting,
 )
 from warren.scheduler.audit.tally import JobTally, Tallies

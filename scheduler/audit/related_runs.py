@@ -1,36 +1,60 @@
-"""Audits runs that depend on others: shards of a tick, runs of child jobs, and fixed delays.
+"""Audits runs that depend on others, or that a flow or a backfill has planned.
 
-A child's run counts as missing only if the parent already had this child when its tick ended;
-which children a parent had earlier is not recorded.
+Those of others are the shards of a tick, runs of child jobs, and fixed delays. A child's run counts
+as missing only if the parent already had this child when its tick ended; which children a parent
+had earlier is not recorded.
 
 The ticks of a fixed delay depend on when runs end, so they cannot be recomputed. The first tick
 after a start is known. Each later tick is at least the delay after the one before, whose runs have
 all ended by then. The watermark is always a tick that was run or skipped.
 
-A run may start late because its executor was full or absent. What counts against a job's late
-limit is how long no scheduler could send it, or its app was paused: if that is over the limit and
-the policy is to skip such runs, it must not start at all.
+A run may start late because its executor was full or absent. What counts against a job's late limit
+is how long no scheduler could send it, or its app was paused: if that is over the limit and the
+policy is to skip such runs, it must not start at all.
+
+The stored outcomes of flows are judged again: the engine's own judge gets the outcome of each node
+that its edges let run. Which nodes run, which are bypassed and how the flow ends must match what is
+stored.
+
+Each due time of a backfill's range is planned, left out, or still to come:
+
+    the range, computed again = runs + left out + beyond the cursor
+
+A run that was deleted, doubled or moved by hand breaks this. So do a run of a backfill that does
+not exist, and a due time that two backfills ran as missing.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import groupby
 
 from sqlalchemy.orm import Session
 
-from warren.broker.reasons import Why
+from warren.broker.reasons import Reason, Why
 from warren.scheduler.audit.tally import JobTally, Tallies
+from warren.scheduler.backfills.kept_schedule import (
+    DueTimes,
+    KeptSchedule,
+    ranks_from_text,
+    spans_from_json,
+)
 from warren.scheduler.completion.end import tick_end
+from warren.scheduler.flows.graph import Graph, Node, stored_graph
+from warren.scheduler.flows.judge import Outcome, judge
 from warren.scheduler.membership.uptime import due_times
+from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.misfire import SKIPPING
 from warren.sql.batch import chunks
-from warren.sql.jobs import due_jobs
-from warren.sql.models import History
-from warren.sql.models.job_tables import LATE_LIMIT_SECONDS
+from warren.sql.jobs import due_jobs, job_links, script_versions
+from warren.sql.models import Backfill, History
+from warren.sql.models.job_tables import LATE_LIMIT_SECONDS, Selection
 from warren.sql.registry.uptimes import Downtime
-from warren.sql.run_status import RunStatus
-from warren.sql.runs import tick_rows
-from warren.sql.runs.run_rows import TickRun
+from warren.sql.run_status import FINAL, FINE, RunStatus
+from warren.sql.runs import backfills, flow_nodes, tick_rows, ticks
+from warren.sql.runs.flow_nodes import KEPT, NodeState
+from warren.sql.runs.run_rows import RunFacts, TickRun
 from warren.sql.runs.tick_rows import DelayedTick, JobRange, TickRow
 from warren.sql.runs.ticks import Tick, tick_of
 
@@ -298,3 +322,203 @@ def _check_distances(
             elif last_open or last_finished_at > tick:
                 job.add_doubled(tick, Why.TICK_BEFORE_OPEN())
         last = (tick, open_runs, finished_at)
+
+
+#: Runs of flows that are read together.
+FLOWS_AT_ONCE = 50
+#: Ends of a flow that its nodes do not decide.
+_STOPPED = frozenset({RunStatus.KILLED, RunStatus.TIMED_OUT, RunStatus.LOST})
+
+
+def audit_flows(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> None:
+    """Find nodes that are missing, superfluous, or at odds with the judge or their runs."""
+    for flow_id in sorted(job_links.all_flows(session)):
+        job = tallies.of(flow_id)
+        if job is None:
+            continue
+        ended = flow_nodes.opened(session, flow_id, after_ms=bounds[0], until_ms=bounds[1])
+        for part in chunks(ended, FLOWS_AT_ONCE):
+            for run, faults in _audited(session, part):
+                for is_lost, why in faults:
+                    add = job.add_lost if is_lost else job.add_doubled
+                    add(run.scheduled_at, why)
+
+
+#: A fault: whether something is missing, else something is too many; and why.
+_Found = tuple[bool, Reason]
+
+
+def _audited(session: Session, runs: Sequence[RunFacts]) -> Iterator[tuple[RunFacts, list[_Found]]]:
+    nodes = flow_nodes.of_flows(session, [run.id for run in runs])
+    versions = {run.script_version for run in runs if run.script_version}
+    sources = script_versions.sources(session, versions)
+    begun = {
+        Tick(state.job_id, run.scheduled_at, state.id)
+        for run in runs
+        for state in nodes.get(run.id, ())
+        if state.begun_at is not None and state.outcome not in (None, KEPT)
+    }
+    of_nodes = ticks.own_attempts(session, begun)
+    purged = tick_rows.purged_until_by_job(session, {tick.job_id for tick in begun})
+    for run in runs:
+        try:
+            graph = stored_graph(sources.get(run.script_version or 0, ("", ""))[1])
+        except Refused:
+            continue  # its version is no longer kept
+        states = {state.node: state for state in nodes.get(run.id, ())}
+        faults = [*_of_rows(graph, states), *_of_judge(run, graph, states)]
+        for state in states.values():
+            tick = Tick(state.job_id, run.scheduled_at, state.id)
+            if tick in begun and run.scheduled_at > purged.get(state.job_id, 0):
+                faults += _of_runs(state, of_nodes.get(tick, ()))
+        yield run, faults
+
+
+def _of_rows(graph: Graph, states: Mapping[str, NodeState]) -> Iterator[_Found]:
+    """Yield nodes without a row, and rows without a node."""
+    for name in graph.nodes:
+        if name not in states:
+            yield True, Why.NODE_MISSING(node=name)
+    for name in states:
+        if name not in graph.nodes:
+            yield False, Why.NODE_UNKNOWN(node=name)
+
+
+def _of_judge(run: RunFacts, graph: Graph, states: Mapping[str, NodeState]) -> Iterator[_Found]:
+    """Yield what the judge says otherwise than the rows."""
+    if graph.nodes.keys() - states.keys():
+        return
+    is_stopped = run.status in _STOPPED or run.kill_requested_at is not None
+
+    def begin(node: Node) -> Outcome | None:
+        outcome = states[node.name].real_outcome
+        return Outcome(outcome) if outcome else None
+
+    kept = {
+        name: Outcome(state.real_outcome)
+        for name, state in states.items()
+        if state.outcome == KEPT and state.real_outcome
+    }
+    forced = {name for name, state in states.items() if state.is_forced}
+    verdict = judge(graph, kept, begin, forced=forced)
+    for name in graph.nodes:
+        state = states[name]
+        if name in kept:
+            continue
+        stored = state.outcome or ("RUNNING" if state.begun_at is not None else "WAITING")
+        if name in verdict.bypassed:
+            is_as_judged = stored == Outcome.BYPASSED and state.begun_at is None
+            due = Outcome.BYPASSED.value
+        else:
+            is_decided = name in verdict.at_once or name in verdict.fire
+            was_let = stored != Outcome.BYPASSED or bool(graph.nodes[name].condition)
+            is_as_judged = was_let if is_decided else stored in ("WAITING", Outcome.BYPASSED)
+            due = "RUNNING" if is_decided else "WAITING"
+        if run.status in FINAL and state.outcome is None:
+            yield True, Why.NODE_MOVED(node=name, stored=stored, due="over")
+        elif not is_as_judged and not (is_stopped and stored == Outcome.BYPASSED):
+            yield stored == "WAITING", Why.NODE_MOVED(node=name, stored=stored, due=due)
+    end = verdict.end
+    if end is not None and run.status not in _STOPPED and run.status != end.outcome.value:
+        yield True, Why.FLOW_OTHER(stored=run.status, due=end.outcome.value)
+
+
+def _of_runs(state: NodeState, runs: Sequence[TickRun]) -> Iterator[_Found]:
+    """Yield ended nodes whose runs contradict their rows."""
+    first = {run.shard_index for run in runs if run.attempt == 0}
+    least = state.shards or 1  # of a broadcast, it is not known
+    if len(first) < least:
+        why = Why.NODE_RUNS(node=state.node, rows=len(first), total=least)
+        yield True, why
+        return
+    end = tick_end(Tick(state.job_id, runs[0].scheduled_at, state.id), runs) if runs else None
+    if end is None:
+        return
+    status = end.status if end.status in FINE else RunStatus.FAILED
+    if status.value != state.outcome:
+        yield False, Why.NODE_OTHER(node=state.node, stored=state.outcome or "", due=status.value)
+
+
+def audit_backfills(
+    session: Session, tallies: Tallies, bounds: tuple[int, int], job_id: int | None = None
+) -> None:
+    """Find faults in the due times in (after, until] of all backfills, or of one job's."""
+    as_missing: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for backfill in backfills.of_jobs(session, job_id):
+        if (job := tallies.of(backfill.job_id)) is not None:
+            # Read after the backfill, so that it has at least those up to the cursor.
+            runs = backfills.first_runs(session, job.job_id, backfill.id)
+            _compare(session, backfill, runs, job, bounds)
+            for run in runs if _is_of_missing(backfill) else ():
+                if run.status != RunStatus.CANCELLED and _is_in(run.scheduled_at, bounds):
+                    as_missing[run.job_id, run.scheduled_at].append(backfill.id)
+    for (of_job, tick), ids in as_missing.items():
+        if len(ids) > 1 and (job := tallies.of(of_job)) is not None:
+            job.add_doubled(tick, Why.BACKFILLS_DOUBLED(id=ids[0], other=ids[1]))
+
+
+def _is_of_missing(backfill: Backfill) -> bool:
+    """Whether a backfill ran only due times for which nothing had run.
+
+    Version 0.1.0 did not look at runs of dates that began after the backfill was made.
+    """
+    kept = KeptSchedule.from_json(backfill.schedule)
+    return backfill.selection == Selection.MISSING and not kept.is_of_dates
+
+
+def audit_strays(
+    session: Session, tallies: Tallies, bounds: tuple[int, int], jobs: JobRange
+) -> None:
+    """Find runs of backfills that do not exist."""
+    for run in backfills.strays(session, jobs, after_ms=bounds[0], until_ms=bounds[1]):
+        if (job := tallies.of(run.job_id)) is not None:
+            job.add_doubled(run.scheduled_at, Why.BACKFILL_UNKNOWN(id=run.origin_id))
+
+
+def _compare(
+    session: Session,
+    backfill: Backfill,
+    runs: Sequence[RunFacts],
+    job: JobTally,
+    bounds: tuple[int, int],
+) -> None:
+    session.expunge(backfill)
+    ranks = _ranks(session, backfill)
+    if len(ranks) != backfill.ticks:
+        why = Why.BACKFILL_MISCOUNTED(id=backfill.id, got=backfill.ticks, n=len(ranks))
+        job.add_lost(backfill.cursor_at or 0, why)
+    rows = {run.scheduled_at for run in runs}
+    purged_until = backfills.purged_until(session, backfill)
+    for tick in sorted(_planned(backfill, ranks) - rows):
+        if tick > purged_until and _is_in(tick, bounds):
+            job.add_lost(tick, Why.BACKFILL_LOST(id=backfill.id))
+    strays = rows - _planned(backfill, ranks)
+    for tick in sorted(_still_strays(session, backfill, ranks, strays)):
+        if _is_in(tick, bounds):
+            job.add_doubled(tick, Why.BACKFILL_STRAY(id=backfill.id))
+
+
+def _still_strays(
+    session: Session, backfill: Backfill, ranks: Mapping[int, int], strays: AbstractSet[int]
+) -> AbstractSet[int]:
+    """Return those that are still strays, as the backfill's cursor may have moved."""
+    if not strays:
+        return strays
+    return strays - _planned(backfills.read(session, backfill.id) or backfill, ranks)
+
+
+def _ranks(session: Session, backfill: Backfill) -> dict[int, int]:
+    kept = KeptSchedule.load(session, backfill.schedule)
+    spans = spans_from_json(backfill.spans)
+    due = DueTimes(kept, spans, newest_first=bool(backfill.newest_first))
+    return {tick: rank for rank, tick in enumerate(due.all())}
+
+
+def _planned(backfill: Backfill, ranks: Mapping[int, int]) -> AbstractSet[int]:
+    """Return the due times that must have a run."""
+    left_out = set(ranks_from_text(backfill.left_out))
+    return {t for t, rank in ranks.items() if rank < backfill.decided and rank not in left_out}
+
+
+def _is_in(tick: int, bounds: tuple[int, int]) -> bool:
+    return bounds[0] < tick <= bounds[1]

@@ -22,9 +22,9 @@ from warren.scheduler.backfills.kept_schedule import (
 )
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.registry import has_schedule
-from warren.sql.backfill_status import Selection
 from warren.sql.jobs import history
 from warren.sql.models import Backfill, Job
+from warren.sql.models.job_tables import Selection
 
 _KEY = re.compile(r"[A-Za-z0-9._:-]{1,64}")
 

@@ -19,9 +19,9 @@ from warren.scheduler.schedules.reading import calendars_for, load_calendars, re
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
 from warren.scheduler.schedules.schedule import Schedule, ScheduleFacts, Ticks
 from warren.scheduler.schedules.working_days import Calendars
-from warren.sql.backfill_status import Selection
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill, Job
+from warren.sql.models.job_tables import Selection
 from warren.sql.run_status import FINE, OPEN, RunStatus
 from warren.sql.runs import backfills
 from warren.sql.runs.run_rows import RunFacts

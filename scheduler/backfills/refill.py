@@ -33,12 +33,12 @@ from warren.scheduler.problems import Problem, explanation, fault_of
 from warren.scheduler.schedules.reading import calendars_for, read_schedule
 from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import Calendars
-from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.explanation import Explanation
 from warren.sql.jobs import due_jobs, history, job_rows
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill
+from warren.sql.models.job_tables import BackfillState, Selection
 from warren.sql.run_status import Kind
 from warren.sql.runs import backfills, planned_runs
 from warren.sql.runs.planned_runs import NewRun

@@ -23,16 +23,16 @@ from warren.scheduler.commands.command_context import Action, CommandContext, cl
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql import metrics
 from warren.sql.accounts.idempotency import IdempotentRequest
-from warren.sql.backfill_status import BackfillState
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.jobs.skips import spans_of
 from warren.sql.models import App, Backfill, Job
+from warren.sql.models.job_tables import BackfillState
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import backfills, transitions
 

@@ -32,8 +32,7 @@ from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, ProblemKind, counted
-from warren.scheduler.retention.clearing import Clearing, clear_all
-from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
+from warren.scheduler.retention.clearing import CalendarDays, Clearing, ClearingCriteria, clear_all
 from warren.sql import metrics as run_counts
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import FormKey, IdempotentRequest

@@ -2,7 +2,7 @@
 
 from functools import cached_property
 
-from warren.scheduler.commands.alarm_commands import AlarmCommands, IncidentCommands
+from warren.scheduler.commands.alarm_commands import AlarmCommands, IncidentCommands, MuteCommands
 from warren.scheduler.commands.backfill_commands import BackfillCommands
 from warren.scheduler.commands.bulk_commands import (
     BulkJobCommands,
@@ -13,12 +13,10 @@ from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.cluster_commands import AppCommands, ClusterCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.field_edits import FieldEditCommands
-from warren.scheduler.commands.identity_commands import IdentityCommands
+from warren.scheduler.commands.identity_commands import IdentityCommands, RuleCommands
 from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.commands.limit_commands import LimitCommands
-from warren.scheduler.commands.mute_commands import MuteCommands
-from warren.scheduler.commands.rule_commands import RuleCommands
 from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.commands.script_commands import ScriptCommands
 from warren.scheduler.commands.token_commands import TokenCommands

@@ -30,24 +30,22 @@ from warren.scheduler.jobs.audit_records import (
     record_of_new,
 )
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
-from warren.scheduler.jobs.field_kinds import Flow
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
 from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.script_cache import normal_source, script_type
-from warren.scheduler.jobs.spec import JobSpec, columns_of
+from warren.scheduler.jobs.spec import Flow, JobSpec, columns_of
 from warren.scheduler.limits.room import count_going
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.schedules.registry import FixedRate
 from warren.sql import limits, metrics
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.alarms import watches
-from warren.sql.backfill_status import BackfillState
 from warren.sql.batch import chunks
 from warren.sql.board import job_states
 from warren.sql.instants import at
 from warren.sql.jobs import due_jobs, history, job_links, job_names, job_rows, script_versions
 from warren.sql.models import Job, RouteMemory
-from warren.sql.models.job_tables import FLOW_TYPE
+from warren.sql.models.job_tables import FLOW_TYPE, BackfillState
 from warren.sql.run_status import BY_SCHEDULE, Kind
 from warren.sql.runs import backfills, planned_runs, transitions
 

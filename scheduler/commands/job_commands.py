@@ -14,7 +14,7 @@ from warren.scheduler.commands.job_edits import Applied, ChangeAction
 from warren.scheduler.commands.schedule_changes import ScheduleChanges, Stopped
 from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
-from warren.scheduler.jobs.param_templates import calendar_names
+from warren.scheduler.jobs.new_run import calendar_names
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams

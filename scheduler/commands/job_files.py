@@ -44,7 +44,7 @@ from warren.scheduler.commands.limit_commands import apply_limits
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
 from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
-from warren.scheduler.jobs.param_templates import calendar_names
+from warren.scheduler.jobs.new_run import calendar_names
 from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, Origin
 from warren.scheduler.jobs.rules import check_new_app_name

@@ -12,7 +12,6 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from warren.broker import trace_context
 from warren.broker.reasons import Why
 from warren.resources.runs import KillOutcome
 from warren.scheduler.actor import Right
@@ -20,6 +19,7 @@ from warren.scheduler.commands import reruns, triggers
 from warren.scheduler.commands.command_context import Action, CommandContext, claimed_id
 from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.commands.triggers import AS_IT_IS, NOW, Trigger, Triggered, When
+from warren.scheduler.completion import run_spans
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
 from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, date_of
@@ -128,7 +128,7 @@ class RunCommands:
     ) -> Triggered:
         """Plan runs, the first with `first_id`, unless an earlier request has."""
         self._context.actor.demand(Right.OPERATE)
-        context = trace_context.parsed(traceparent)
+        context = run_spans.parsed(traceparent)
         # Before the transaction: repeated, it finds the same runs, and not others of their ids.
         now_ms = self._context.now_ms()
 

@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from warren.broker.durations import whole_seconds
 from warren.broker.reasons import Reason
 from warren.scheduler.jobs.new_run import check_made, run_of
-from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.typed_params import HandlerSchemas, TypedParams
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.working_days import Calendars

@@ -19,7 +19,7 @@ from warren.scheduler.alarms.events import MESSAGE_LENGTH, AlarmTargets, Refused
 from warren.scheduler.alarms.targets import alarms_to, job_targets
 from warren.scheduler.completion.end import identity_of, tick_end
 from warren.scheduler.jobs.new_run import calendars_for_runs, run_of
-from warren.scheduler.jobs.param import check_param
+from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Problem

@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.broker.log_text import shown_end
+from warren.broker.log_lines import shown_end
 from warren.broker.messages import Called
 from warren.broker.reasons import Words
 from warren.broker.stored_reasons import from_json

@@ -23,8 +23,13 @@ from warren.scheduler.flows.judge import (
     parsed,
     rendered,
 )
-from warren.scheduler.jobs.new_run import app_names_for, run_of
-from warren.scheduler.jobs.param_templates import Occasion, calendar_names, template_calendar
+from warren.scheduler.jobs.new_run import (
+    Occasion,
+    app_names_for,
+    calendar_names,
+    run_of,
+    template_calendar,
+)
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import explanation
 from warren.scheduler.schedules.reading import load_calendars

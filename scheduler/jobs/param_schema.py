@@ -1,8 +1,9 @@
-"""Checks a run's param against the JSON Schema of its handler's params. Pure.
+"""Checks a run's param: its length, and against the JSON Schema of its handler's params. Pure.
 
 It knows the keywords that msgspec and pydantic write. A `pattern` is left to the job process: the
 schema comes from an executor, and a regular expression could keep a scheduler busy for ever.
-Keywords that it does not know allow everything.
+Keywords that it does not know allow everything. `warren try` imports this, so it must import
+little.
 """
 
 import json
@@ -14,8 +15,17 @@ from uuid import UUID
 
 import msgspec
 
+from warren.broker.messages import PARAM_BYTES
 from warren.resources.spelling import nearest
 from warren.scheduler.problems import Code, Problem
+
+
+def check_param(param: str) -> None:
+    """Raise Problem if the parameter is longer than PARAM_BYTES in UTF-8."""
+    size = len(param.encode(errors="replace"))
+    if size > PARAM_BYTES:
+        raise Problem(Code.PARAM_TOO_LONG, "param", most=PARAM_BYTES, got=size)
+
 
 #: The most problems reported of a param, and the most steps; after those the rest counts as valid.
 MAX_PROBLEMS = 20

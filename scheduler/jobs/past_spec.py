@@ -11,9 +11,8 @@ from typing import Any
 
 from warren.scheduler.alarms.targets import targets_of, webhook_of
 from warren.scheduler.jobs.audit_records import CHILDREN, FIELD_OF, HIDDEN, SECRETS, is_cut
-from warren.scheduler.jobs.field_kinds import Flow, Number
 from warren.scheduler.jobs.script_cache import language_of
-from warren.scheduler.jobs.spec import FIELDS, WRITTEN, AppSpec, JobSpec
+from warren.scheduler.jobs.spec import FIELDS, WRITTEN, AppSpec, Flow, JobSpec, Number
 from warren.sql.models import App, Job
 from warren.sql.registry import apps
 

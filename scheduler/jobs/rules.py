@@ -13,9 +13,8 @@ from warren.scheduler.app_names import invisible_in, is_line
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import MAX_NODES
-from warren.scheduler.jobs.field_kinds import Choice, Line, Number, Share, Tags
-from warren.scheduler.jobs.param import check_param
-from warren.scheduler.jobs.param_templates import sample_param
+from warren.scheduler.jobs.new_run import sample_param
+from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source
 from warren.scheduler.jobs.spec import (
     FIELDS,
@@ -24,8 +23,13 @@ from warren.scheduler.jobs.spec import (
     ROUTES,
     RULED,
     SHORT_RETRY,
+    Choice,
     Field,
     JobSpec,
+    Line,
+    Number,
+    Share,
+    Tags,
 )
 from warren.scheduler.limits.specs import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word

@@ -15,8 +15,8 @@ from sqlalchemy.orm import Session
 from warren.broker.codec import catalogue_of
 from warren.broker.errors import Malformed
 from warren.broker.reasons import Reason, Why
+from warren.scheduler.jobs.new_run import sample_param
 from warren.scheduler.jobs.param_schema import param_problems, params_in_words
-from warren.scheduler.jobs.param_templates import sample_param
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import Calendars

@@ -5,19 +5,23 @@ one over the bound, gets no queue, no row and no answer; it is logged once a min
 
 A second boot on one address is refused if the first still answers `Beat` within two seconds; age
 does not matter. It waits while the first is a gateway's that may be back in a moment. One scheduler
-decides, by a guarded UPDATE of the registry row. The row also keeps
-the broker account that first spoke for the boot; any other is refused.
+decides, by a guarded UPDATE of the registry row. The row also keeps the broker account that first
+spoke for the boot; any other is refused.
 
 An executor's key is valid for one app only. Its holder may send heartbeats of ever new boots, but
 must not delay the executors of other apps. So a bounded number of heartbeats wait for an answer,
 and apps take turns.
+
+A welcome tells the epoch of the database; heartbeats say which is the newest that executors know.
 """
 
+import hmac
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import structlog
 from sqlalchemy.orm import Session
@@ -36,17 +40,47 @@ from warren.broker.messages import (
     Welcome,
 )
 from warren.broker.rpc import AddressedQuestion, Requester
+from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Admin, Confirm
 from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.registration import registration
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.membership.told_epochs import ToldEpochs
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds import NAP_SECONDS, MinuteNotes
+from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.registry import apps, presence
+
+
+class ToldEpochs:
+    """Epochs on their way to executors and back. For any thread.
+
+    So a scheduler that reaches only an old primary learns that another server has taken its place.
+    """
+
+    def __init__(self, database: Database, keys: ClusterKeys, cluster_id: str) -> None:
+        self._database = database
+        self._proofs = lru_cache(maxsize=8)(
+            lambda epoch: keys.epoch_proofs(cluster_id, epoch) if epoch else ("",)
+        )
+
+    def current(self) -> tuple[int, str]:
+        """Return the epoch of the database, and its proof."""
+        epoch = self._database.epoch
+        return epoch, self._proofs(epoch)[0]
+
+    def hear(self, beats: Iterable[Heartbeat]) -> None:
+        """Leave the database's server if an executor has seen a newer epoch than it has."""
+        for beat in beats:
+            if beat.epoch > self._database.epoch and self._is_proven(beat):
+                self._database.learn_epoch(beat.epoch, f"{beat.app}/{beat.address}")
+
+    def _is_proven(self, beat: Heartbeat) -> bool:
+        given = beat.epoch_proof.encode()
+        return any(hmac.compare_digest(given, one.encode()) for one in self._proofs(beat.epoch))
+
 
 #: Boots whose queues are remembered as declared. Beyond that all are declared again, so that boots
 #: that exist only in the heartbeats of a stolen key take up no memory.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta
 
-from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
+from warren.scheduler.retention.clearing import CalendarDays, days_between
 from warren.sql.engine import Database
 from warren.sql.instants import at
 from warren.sql.models import DayReport

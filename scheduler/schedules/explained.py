@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 from warren.broker.reasons import Reason, Why
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import ClockChange, WallClock
-from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
@@ -21,6 +20,7 @@ from warren.scheduler.schedules.working_days import (
     NO_CALENDARS,
     Calendar,
     Calendars,
+    OnHoliday,
     date_of,
     day_of,
 )

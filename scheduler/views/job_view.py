@@ -1,12 +1,15 @@
-"""A job as shown to users: its spec, its next fire time and its last run."""
+"""Jobs as shown to users: spec, next fire time, last run; and what a job file has changed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from warren.resources.instant import Instant
+from warren.resources.job_files import Applied, ChangeAnswer, JobWarning
 from warren.resources.jobs import JobOverview
 from warren.scheduler.alarms.channels.webhook_url import without_secret
+from warren.scheduler.commands.job_edits import ChangeAction
+from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import FIELDS, JobSpec
 from warren.scheduler.schedules.reading import next_fire
 from warren.scheduler.schedules.registry import written
@@ -76,3 +79,31 @@ def facts_in_words(spec: JobSpec) -> dict[str, str]:
         for name, field in FIELDS.items()
         if name not in _SHOWN_ELSEWHERE
     }
+
+
+def applied_view(
+    changes: Sequence[Change],
+    warnings: Iterable[tuple[str, str]] = (),
+    *,
+    dry_run: bool = False,
+    over: Iterable[str] = (),
+) -> Applied:
+    """Return the changes without what stays; `warnings` are pairs of APP/NAME and a sentence."""
+    changed = [change for change in changes if change.action is not ChangeAction.UNCHANGED]
+    return Applied(
+        changes=[
+            ChangeAnswer(
+                action=change.action.value,
+                what=change.what,
+                name=change.name,
+                details=[*change.details],
+                diff=[*change.diff],
+                cancelled=change.cancelled,
+            )
+            for change in changed
+        ],
+        warnings=[JobWarning(job=job, message=words) for job, words in warnings],
+        unchanged=len(changes) - len(changed),
+        dry_run=dry_run,
+        over=[*over],
+    )

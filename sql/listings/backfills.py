@@ -7,9 +7,9 @@ from typing import NamedTuple
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
-from warren.sql.backfill_status import BackfillState
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.models import App, Backfill, Job
+from warren.sql.models.job_tables import BackfillState
 
 
 class ListedBackfill(NamedTuple):

@@ -19,7 +19,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import Mapped, mapped_column
 
-from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.dialects.supported import AUTO_ID, LASTING_ID_OPTIONS, LONG_TEXT, TABLE_OPTIONS
 from warren.sql.models.base import Model
 
@@ -276,6 +275,28 @@ class SkippedTicks(Model):
     recorded_at: Mapped[int] = mapped_column(BigInteger)
     #: The reason behind `reason`, as JSON.
     why: Mapped[str | None] = mapped_column(LONG_TEXT)
+
+
+class BackfillState(StrEnum):
+    """The state of a backfill."""
+
+    OPEN = "OPEN"
+    PAUSED = "PAUSED"
+    #: Every due time is decided, and every run has ended.
+    DONE = "DONE"
+    #: No more runs are planned; those that were open when it was cancelled may run on.
+    CANCELLED = "CANCELLED"
+
+
+class Selection(StrEnum):
+    """Which due times of its range a backfill runs."""
+
+    #: Those for which nothing ran.
+    MISSING = "missing"
+    #: Those that are unresolved.
+    FAILED = "failed"
+    #: Every one, whatever ran before.
+    ALL = "all"
 
 
 class Backfill(Model):

@@ -8,9 +8,9 @@ from datetime import date
 from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.backfill_status import BackfillState
 from warren.sql.batch import chunks, modify
 from warren.sql.models import Backfill, Purge, Run
+from warren.sql.models.job_tables import BackfillState
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, Kind
 from warren.sql.runs.run_rows import RunFacts

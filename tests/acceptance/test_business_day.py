@@ -12,8 +12,8 @@ from sqlalchemy import delete, insert, select
 from tests.support.command import Command
 from tests.support.deployment import Deployment
 from tests.support.eventually import eventually
-from warren.sql.backfill_status import BackfillState
 from warren.sql.models import Backfill, FlowNode, Hold, Limit, Run, Unfolded
+from warren.sql.models.job_tables import BackfillState
 from warren.sql.run_status import OPEN, Kind, RunStatus
 
 LIMIT, AT_ONCE = 2, 3

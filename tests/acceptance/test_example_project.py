@@ -12,7 +12,7 @@ import pytest
 
 from warren.jobfile.reader import read_job_files
 from warren.jobfile.sources import read_sources
-from warren.scheduler.jobs.param_templates import sample_param
+from warren.scheduler.jobs.new_run import sample_param
 
 ROOT = Path(__file__).parents[2]
 PROJECT = ROOT / "examples" / "acme"

@@ -10,7 +10,7 @@ from warren.errors import CommandError, InvalidEntry, JobFileError
 from warren.jobfile.rule_file import FiledRule, read_rules, write_rules
 from warren.jobfile.sources import Source, read_sources
 from warren.local_client import LocalClient, open_client
-from warren.scheduler.commands.rule_commands import NOTHING, RulesChange
+from warren.scheduler.commands.identity_commands import NOTHING, RulesChange
 from warren.scheduler.problems import lookup_problem
 from warren.settings.settings import Settings
 from warren.sql.accounts.users import Rights, Role

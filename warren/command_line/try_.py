@@ -15,8 +15,7 @@ import click
 from warren.command_options import Duration, examples, param_values, read_values
 from warren.executor.processes.trial import try_handler as run_handler
 from warren.logs import configure_logs
-from warren.scheduler.jobs.param import check_param
-from warren.scheduler.jobs.param_schema import param_problems
+from warren.scheduler.jobs.param_schema import check_param, param_problems
 from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.run_date import RunDateRule, parse_date, run_date_of
 from warren.settings.setting_rules import local_timezone

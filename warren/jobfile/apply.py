@@ -24,7 +24,7 @@ from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.jobs.places import BY_FILE, Origin, module_of
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.problems import Refused
-from warren.scheduler.views.job_file_view import applied_view
+from warren.scheduler.views.job_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.settings.settings import Settings
 from warren.sql.accounts import audit_log

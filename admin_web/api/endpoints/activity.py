@@ -33,7 +33,7 @@ from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
+from warren.scheduler.retention.clearing import CalendarDays, days_between
 from warren.scheduler.views.alarm_view import alarm_view, incident_view
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter

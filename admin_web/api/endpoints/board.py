@@ -8,7 +8,7 @@ from warren.admin_web.services import ApiServices
 from warren.resources import board as operations
 from warren.resources.board import Board, JobMute
 from warren.resources.instant import Instant
-from warren.scheduler.commands.mute_commands import MAX_DAYS
+from warren.scheduler.commands.alarm_commands import MAX_DAYS
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import board_view
 

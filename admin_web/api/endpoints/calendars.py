@@ -19,7 +19,7 @@ from warren.scheduler.commands.job_file_preview import foresee_calendars, store_
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.calendar_view import calendar_views, read_year, year_of
-from warren.scheduler.views.job_file_view import applied_view
+from warren.scheduler.views.job_view import applied_view
 from warren.sql.instants import iso, moment
 
 

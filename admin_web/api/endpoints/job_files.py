@@ -38,7 +38,7 @@ from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused, found
-from warren.scheduler.views.job_file_view import applied_view
+from warren.scheduler.views.job_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import moment

@@ -55,11 +55,10 @@ from warren.resources.runs import (
 )
 from warren.scheduler.commands.reruns import Outcome, RerunOptions
 from warren.scheduler.commands.triggers import Trigger, Triggered, When
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
-from warren.scheduler.views import flow_view
-from warren.scheduler.views.flow_view import node_of
+from warren.scheduler.retention.clearing import ClearingCriteria
+from warren.scheduler.views import run_view
 from warren.scheduler.views.limit_view import in_words, waits_for
-from warren.scheduler.views.run_view import run_of, skip_of
+from warren.scheduler.views.run_view import node_of, run_of, skip_of
 from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent, run_search
@@ -172,7 +171,7 @@ class RunEndpoints:
     @serves(operations.show_nodes)
     def nodes(self, call: Call, run_id: int) -> NodesAnswer:
         flow = self._services.database.read(
-            lambda session: flow_view.read(
+            lambda session: run_view.read(
                 session, visible_run(session, call, run_id), call.actor.knows_job
             )
         )

@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import msgspec
 
-from warren.broker.log_text import shown_end
+from warren.broker.log_lines import shown_end
 from warren.broker.messages import HealthIssue
 from warren.scheduler.alarms.events import (
     TAIL_LENGTH,

@@ -6,8 +6,7 @@ from tests.integration.log_store.conftest import Place, Rows
 from tests.support.cluster import Cluster
 from tests.support.s3_server import S3Server
 from warren.scheduler.log_store.store import StoreUnavailable
-from warren.scheduler.retention.clearing import Clearing, clear_all
-from warren.scheduler.retention.clearing_criteria import CalendarDays, ClearingCriteria
+from warren.scheduler.retention.clearing import CalendarDays, Clearing, ClearingCriteria, clear_all
 from warren.scheduler.retention.log_removal import AGAIN_MS, GRACE_MS, LogRemoval
 
 pytestmark = pytest.mark.parametrize("cluster", ["memory"], indirect=True)

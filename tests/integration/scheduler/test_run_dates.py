@@ -22,10 +22,10 @@ from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
-from warren.sql.backfill_status import Selection
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Job, Run
+from warren.sql.models.job_tables import Selection
 from warren.sql.run_status import Kind, RunStatus
 
 DAY = date(2026, 2, 28)

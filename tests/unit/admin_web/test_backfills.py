@@ -18,8 +18,8 @@ from warren.scheduler.commands.calendar_commands import CalendarCommands
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.views.backfill_view import FilledState
-from warren.sql.backfill_status import BackfillState
 from warren.sql.models import Backfill
+from warren.sql.models.job_tables import BackfillState
 from warren.sql.run_status import Kind
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timezone": "UTC"}

@@ -12,7 +12,7 @@ from tests.support.console import Clock, Visit, signed_in
 from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.bulk_commands import ClearingCommands
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import AuditEntry, Purge, Run

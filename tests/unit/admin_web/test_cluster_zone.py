@@ -13,7 +13,7 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.api.application import create_api
 from warren.admin_web.app import create_app
 from warren.scheduler.membership.self_health import ClusterZone
-from warren.scheduler.retention.clearing_criteria import CalendarDays
+from warren.scheduler.retention.clearing import CalendarDays
 from warren.settings.settings import Settings
 from warren.sql.instants import at
 from warren.sql.runs import day_reports

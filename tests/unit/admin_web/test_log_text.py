@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from warren.broker.log_text import shown, shown_end, shown_text, whole_lines
+from warren.broker.log_lines import shown, shown_end, shown_text, whole_lines
 from warren.broker.messages import LOG_TAIL_BYTES
 
 

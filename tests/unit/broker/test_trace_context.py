@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.broker.trace_context import RunTraces, TraceContext, parsed
+from warren.scheduler.completion.run_spans import RunTraces, TraceContext, parsed
 
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 HEADER = f"00-{TRACE}-{SPAN}-01"

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from warren.broker.messages import Trigger, Welcome
-from warren.executor.known_epoch import KnownEpoch
+from warren.executor.boot_context import KnownEpoch
 
 
 def welcome(epoch: int, proof: str = "") -> Welcome:

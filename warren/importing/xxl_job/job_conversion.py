@@ -17,7 +17,6 @@ from warren.broker.reasons import Reason, Why, Words
 from warren.importing.xxl_job.source_tables import Row
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict
-from warren.scheduler.jobs.field_kinds import Choice, Line, Number
 from warren.scheduler.jobs.rules import problems
 from warren.scheduler.jobs.script_cache import (
     REMARK_LENGTH,
@@ -25,7 +24,7 @@ from warren.scheduler.jobs.script_cache import (
     language_of,
     normal_source,
 )
-from warren.scheduler.jobs.spec import FIELDS, JobSpec
+from warren.scheduler.jobs.spec import FIELDS, Choice, JobSpec, Line, Number
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import CronSchedule, FixedRate, NoSchedule
 from warren.sql.jobs.script_versions import KEPT_VERSIONS

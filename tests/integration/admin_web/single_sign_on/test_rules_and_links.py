@@ -8,7 +8,7 @@ import pytest
 from tests.support.console import Visit, signed_in
 from tests.support.oidc_provider import Faults
 from tests.support.sso import SsoConsole, is_in
-from warren.scheduler.commands.rule_commands import NOTHING, rights_by
+from warren.scheduler.commands.identity_commands import NOTHING, rights_by
 from warren.scheduler.imports.importer import UserImport
 from warren.scheduler.imports.items import ImportedUser
 from warren.scheduler.problems import Code, Problem

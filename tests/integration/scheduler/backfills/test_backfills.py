@@ -20,11 +20,11 @@ from warren.scheduler.completion.completion import Tally
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.metrics import Ended
 from warren.scheduler.problems import Code, Problem, Refused
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.scheduler.triggers import routed_trigger
-from warren.sql.backfill_status import BackfillState, Selection
 from warren.sql.jobs import job_rows
 from warren.sql.models import Backfill, Job, Run
+from warren.sql.models.job_tables import BackfillState, Selection
 from warren.sql.run_status import OPEN, Kind, RunStatus
 from warren.sql.runs import backfills, transitions
 

@@ -20,8 +20,8 @@ from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.backfills.kept_schedule import Span
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
-from warren.sql.backfill_status import Selection
 from warren.sql.instants import HOUR_MS
+from warren.sql.models.job_tables import Selection
 from warren.sql.run_status import Kind, RunStatus
 
 pytestmark = pytest.mark.parametrize("cluster", ["real"], indirect=True)

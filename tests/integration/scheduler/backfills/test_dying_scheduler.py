@@ -12,8 +12,8 @@ from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.jobs.spec import JobSpec
-from warren.sql.backfill_status import BackfillState
 from warren.sql.models import Backfill, Run
+from warren.sql.models.job_tables import BackfillState
 from warren.sql.run_status import OPEN, RunStatus
 
 DATES, AT_ONCE, DEATH = 300, 7, 90

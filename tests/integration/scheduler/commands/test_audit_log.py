@@ -16,7 +16,7 @@ from warren.scheduler.jobs.audit_records import MAX_VALUE_LENGTH, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
 from warren.scheduler.limits.specs import LimitSpec
 from warren.scheduler.problems import Problem
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter

@@ -13,7 +13,7 @@ from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.past_spec import fingerprint
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.accounts.users import Rights, Role

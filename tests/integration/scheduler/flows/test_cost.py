@@ -19,7 +19,7 @@ from tests.integration.scheduler.flow_play import (
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.retention.clearing_criteria import ClearingCriteria
+from warren.scheduler.retention.clearing import ClearingCriteria
 
 pytestmark = on_memory
 

@@ -13,11 +13,15 @@ from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put, side_by_side, statements
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.retention.clearing import ROUND_MS, Cleaner, Clearing, StepSize, clear_all
-from warren.scheduler.retention.clearing_criteria import (
+from warren.scheduler.retention.clearing import (
+    ROUND_MS,
     CalendarDays,
+    Cleaner,
+    Clearing,
     ClearingCriteria,
     ClearingPreset,
+    StepSize,
+    clear_all,
     criteria_of,
     months_before,
 )

@@ -10,7 +10,7 @@ from sqlalchemy import delete, select, update
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import new_run, plan, put, statements
-from warren.scheduler.retention.clearing_criteria import CalendarDays
+from warren.scheduler.retention.clearing import CalendarDays
 from warren.scheduler.retention.reporter import POLL_SECONDS, Reporter
 from warren.sql.instants import at
 from warren.sql.models import AppDay, DayReport

@@ -10,7 +10,6 @@ from warren.executor.handlers.declarations import JobFields, Retry
 from warren.executor.handlers.handler_registry import job
 from warren.scheduler.expectations import Expectations
 from warren.scheduler.flows.graph import Graph, parse
-from warren.scheduler.jobs.field_kinds import Secret
 from warren.scheduler.jobs.past_spec import fingerprint, job_spec
 from warren.scheduler.jobs.spec import (
     FIELDS,
@@ -20,6 +19,7 @@ from warren.scheduler.jobs.spec import (
     WRITTEN,
     Field,
     JobSpec,
+    Secret,
     changed,
     columns_of,
 )

@@ -7,7 +7,7 @@ import pytest
 from sqlalchemy import select
 
 from tests.support.stored_rows import Rows
-from warren.scheduler.membership.load_recorder import KEPT_MS, LoadRecorder
+from warren.scheduler.membership.registration import KEPT_MS, LoadRecorder
 from warren.sql.engine import Database
 from warren.sql.instants import MINUTE_MS
 from warren.sql.models import ExecutorLoad

@@ -6,7 +6,7 @@ import pytest
 
 from warren.broker.messages import Heartbeat, Load
 from warren.broker.signing import ClusterKeys
-from warren.scheduler.membership.told_epochs import ToldEpochs
+from warren.scheduler.membership.registrar import ToldEpochs
 from warren.sql.engine import Database
 
 SECRET, OTHER = "a" * 32, "b" * 32

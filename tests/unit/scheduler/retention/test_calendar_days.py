@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from warren.scheduler.retention.clearing_criteria import CalendarDays, days_between
+from warren.scheduler.retention.clearing import CalendarDays, days_between
 from warren.sql.instants import at
 
 #: Among them zones whose clock changes at midnight, and with odd offsets.

@@ -8,8 +8,7 @@ import pytest
 
 from warren.resources.instant import to_builtins
 from warren.resources.runs import Condition, Join, Node, Run
-from warren.scheduler.views.flow_view import NodeView, node_of
-from warren.scheduler.views.run_view import run_of
+from warren.scheduler.views.run_view import NodeView, node_of, run_of
 from warren.sql.runs.run_rows import DetailedRun
 from warren.terminal.run_lines import (
     HEADERS,
