@@ -268,13 +268,8 @@ def _page_ids(session: Session, wanted: JobFilter) -> Sequence[int]:
             conditions = [Job.id.in_(ids)]
     fitting = select(Job.id).where(*conditions)
     if wanted.order in _RANKS:
-        # All that have a rank come first, and the database finds these four times as fast.
-        first = _ranked(fitting, wanted, only_known=True).limit(wanted.limit)
-        ids = session.execute(first).scalars().all()
-        if len(ids) == wanted.limit:
-            return ids
-    statement = _ordered(fitting, wanted)
-    return session.execute(statement.limit(wanted.limit)).scalars().all()
+        return _ranked_ids(session, fitting, wanted)
+    return session.execute(_ordered(fitting, wanted).limit(wanted.limit)).scalars().all()
 
 
 def _conditions(session: Session, wanted: JobFilter) -> list[ColumnElement[bool]]:
@@ -318,26 +313,36 @@ _RANKS: Mapping[Order, ColumnElement[Any]] = {
 }
 
 
-def _ranked(statement: Select[Any], wanted: JobFilter, *, only_known: bool = False) -> Select[Any]:
-    """Return the jobs by rank; the next page begins after a job, wherever that stands now.
+def _ranked_ids(session: Session, fitting: Select[Any], wanted: JobFilter) -> Sequence[int]:
+    """Return a page by rank; the next page begins after a job, wherever that stands now.
 
-    With `only_known`, jobs are left out that have no rank.
+    Jobs without a rank follow all others by their ids. They are read apart, so that these need no
+    sorting, however many they are.
     """
     rank = func.coalesce(_RANKS[wanted.order], 0)
-    statement = statement.join(JobState, JobState.job_id == Job.id, isouter=not only_known)
-    if only_known:
-        statement = statement.where(rank > 0)
+    known = fitting.join(JobState, JobState.job_id == Job.id).where(rank > 0)
+    unknown = fitting.outerjoin(JobState, JobState.job_id == Job.id).where(rank <= 0)
     after, _ = _key(wanted)
+    is_among_unknown = False
     if after is not None:
         of_job = select(rank).select_from(Job).outerjoin(JobState, JobState.job_id == Job.id)
-        last = of_job.where(Job.id == after).correlate(None).scalar_subquery()
-        statement = statement.where(or_(rank < last, and_(rank == last, Job.id > after)))
-    return statement.order_by(rank.desc(), Job.id)
+        last = session.execute(of_job.where(Job.id == after)).scalar()
+        if last is None:
+            return []
+        known = known.where(or_(rank < last, and_(rank == last, Job.id > after)))
+        if is_among_unknown := last <= 0:
+            unknown = unknown.where(Job.id > after)
+    ids: list[int] = []
+    if not is_among_unknown:
+        highest_first = known.order_by(rank.desc(), Job.id)
+        ids += session.execute(highest_first.limit(wanted.limit)).scalars()
+    if len(ids) < wanted.limit:
+        rest = unknown.order_by(Job.id).limit(wanted.limit - len(ids))
+        ids += session.execute(rest).scalars()
+    return ids
 
 
 def _ordered(statement: Select[Any], wanted: JobFilter) -> Select[Any]:
-    if wanted.order in _RANKS:
-        return _ranked(statement, wanted)
     first, last = _key(wanted)
     if wanted.order is Order.NEWEST:
         behind: list[ColumnElement[bool]] = [Job.id < first] if first is not None else []

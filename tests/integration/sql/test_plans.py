@@ -663,6 +663,25 @@ def test_a_page_of_jobs_is_read_along_its_index(
     }
 
 
+@pytest.mark.parametrize("order", [Order.ENDED, Order.TOOK, Order.CHANGE, Order.SHARE])
+def test_of_jobs_without_a_rank_no_more_are_read_than_listed(
+    crowded: Database, order: Order
+) -> None:
+    def first(session: Session) -> Sequence[int]:
+        return job_search.ids(session, JobFilter(order=order), most=50)
+
+    def later(session: Session) -> Sequence[int]:
+        wanted = JobFilter(order=order, after="10000", limit=50)
+        return [job.id for job in job_search.search(session, wanted, now_ms=NOW_MS)]
+
+    found, read = crowded.read(lambda session: counting_rows(session, first))
+    found_later, read_later = crowded.read(lambda session: counting_rows(session, later))
+
+    assert list(found) == list(range(1, 51))
+    assert list(found_later) == list(range(10_001, 10_051))
+    assert max(read, read_later) < 1_000
+
+
 def handler_reads(database: Database, words: tuple[str, Any]) -> int:
     """Return how many rows a statement really reads."""
 
