@@ -9,6 +9,7 @@ from werkzeug.middleware.proxy_fix import ProxyFix
 from warren.admin_web import links, local_times, template_globals
 from warren.admin_web.access.gate import Gate, MaskedTokens, Security
 from warren.admin_web.access.sign_ins import LONGEST_SECONDS, CookiePerPort, SignIns
+from warren.admin_web.cached_counts import TroubleCounts
 from warren.admin_web.compression import Compression
 from warren.admin_web.downloads import DownloadPlaces
 from warren.admin_web.errors import ErrorPages, PageCache
@@ -16,7 +17,6 @@ from warren.admin_web.language import catalogues, labels
 from warren.admin_web.pages import page_groups
 from warren.admin_web.pages.conditions import ClusterConditions, ConditionPages, PausePages
 from warren.admin_web.services import ConsoleServices
-from warren.admin_web.trouble import TroubleCounts
 from warren.admin_web.url_routes import BelowPath, IdConverter, mount
 
 

@@ -27,7 +27,7 @@ from tests.support.eventually import eventually
 from tests.support.service import Service
 from warren.client import AsyncClient, Trigger
 from warren.resources.operation import Scope
-from warren.scheduler.commands.token_commands import TokenSpec
+from warren.scheduler.commands.account_commands import TokenSpec
 from warren.scheduler.commands.triggers import Trigger as PlannedTrigger
 from warren.scheduler.jobs.spec import JobSpec
 from warren.sql.accounts import users

@@ -17,7 +17,7 @@ from warren.broker.memory import MemoryBroker
 from warren.broker.messages import Heartbeat, Load
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 from warren.sql.engine import Database
 from warren.sql.models import Job
 from warren.sql.run_status import Kind, RunStatus

@@ -1,11 +1,13 @@
 """What nearly all roles of a scheduler share, as one value, with its connections to the broker.
 
-Connections are opened and closed together.
+Connections are opened and closed together. Timeouts and claim limits are values that tests can
+lower. Commands to boots of executors are not durable: the role that sends one repeats it until it
+sees the effect.
 """
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -15,16 +17,114 @@ from sqlalchemy.orm import Session
 
 from warren.broker import topology
 from warren.broker.errors import QueueUnavailable
+from warren.broker.messages import Boot, Command
 from warren.broker.rpc import Requester
-from warren.broker.signing import Sealer
-from warren.broker.transport import Transport
+from warren.broker.signing import Direction, Sealer
+from warren.broker.transport import Batch, Outgoing, Publisher, Transport
 from warren.scheduler.app_names import AppNames
 from warren.scheduler.metrics import RunMetrics
 from warren.scheduler.rounds import WakeUps
-from warren.scheduler.timeouts import ClaimLimits, Timeouts
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+from warren.sql.registry.presence import EXECUTOR_ALIVE_MS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimLimits:
+    """Limits of one transaction that routes runs.
+
+    Attributes:
+        runs: most runs claimed.
+        shards: once a claim has this many triggers, further broadcasts wait for the next claim.
+        script_characters: once a claim has this many characters of scripts, further scripts wait
+            for the next claim.
+
+    """
+
+    runs: int = 500
+    shards: int = 2_000
+    script_characters: int = 8_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timeouts:
+    """Timeouts in seconds.
+
+    Attributes:
+        dead_after: silence after which an executor counts as dead; three missed heartbeats.
+        lapse: gap between two self checks after which a scheduler no longer judges others.
+        no_executor: how long a due run waits while its app, its requested executors or its handler
+            are nowhere online, before it ends UNDELIVERED.
+        silence: time without a report about a run before its executor is asked about it.
+        answer: how long an executor may take to answer, also if another one claims its address.
+        probe: how long an executor may take to answer a probe before a route skips it.
+        owner_silent: silence of a scheduler after which others send the runs that it routed.
+        take_over: age at which any scheduler sends an unconfirmed trigger again.
+        fresh: age up to which an unconfirmed trigger may still reach a dead executor's queue.
+        settle: how long a dead executor's queue must stay empty before its runs are LOST; another
+            scheduler may hold a message from it.
+        stale: how long after its decision a trigger may still be published. A scheduler that was
+            frozen in between publishes nothing: others have taken over its runs and may have sent
+            them elsewhere.
+        kill_again: time between two orders to kill the same run.
+
+    """
+
+    dead_after: float = EXECUTOR_ALIVE_MS / 1_000
+    lapse: float = 2.0
+    no_executor: float = 60.0
+    silence: float = 10.0
+    answer: float = 2.0
+    probe: float = 1.0
+    owner_silent: float = 1.5
+    take_over: float = 10.0
+    fresh: float = 4.0
+    settle: float = 1.0
+    stale: float = 0.75
+    kill_again: float = 2.0
+
+
+#: How long a command is valid, by default.
+VALID_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddressedCommand:
+    """A command, and the boot that it is for."""
+
+    boot: Boot
+    message: Command
+    valid_seconds: float = VALID_SECONDS
+
+
+class CommandSender:
+    """Publishes commands; any role may use it."""
+
+    def __init__(self, publisher: Publisher, sealer: Sealer) -> None:
+        self._publisher = publisher
+        self._sealer = sealer
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the broker takes messages now."""
+        return self._publisher.is_ready
+
+    def send(self, commands: Sequence[AddressedCommand]) -> Batch:
+        """Publish commands; the returned batch has their confirms, in the same order."""
+        return self._publisher.publish([self._seal(command) for command in commands])
+
+    def _seal(self, command: AddressedCommand) -> Outgoing:
+        return self._sealer.seal(
+            command.message,
+            exchange=topology.TRIGGER_EXCHANGE,
+            routing_key=topology.command_queue(*command.boot).name,
+            app=command.boot.app,
+            address=command.boot.address,
+            direction=Direction.TO_EXECUTOR,
+            valid_seconds=command.valid_seconds,
+            durable=False,
+        )
 
 
 class Counters:

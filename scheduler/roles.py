@@ -41,14 +41,11 @@ from warren.scheduler.completion.callbacks import Callbacks
 from warren.scheduler.completion.completion import Completion, RunEnder
 from warren.scheduler.completion.log_places import LogPlacesRole
 from warren.scheduler.completion.run_spans import RunSpans, SpanExporter
-from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.decisions import IN_FLIGHT_LIMIT, Workload
 from warren.scheduler.dispatch.dispatcher import Dispatcher
 from warren.scheduler.dispatch.missed_runs import MissedRuns
 from warren.scheduler.dispatch.planner import Planner
-from warren.scheduler.executor_commands import CommandSender
 from warren.scheduler.log_store.store import LogStore
-from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
 from warren.scheduler.membership.presence import (
     ISSUES_KEY,
@@ -59,12 +56,19 @@ from warren.scheduler.membership.presence import (
     Presence,
 )
 from warren.scheduler.membership.registrar import ExecutorQueues, Registrar, ToldEpochs
-from warren.scheduler.membership.registration import AppSettings, LoadRecorder
+from warren.scheduler.membership.registration import AppSettings, BootAccounts, LoadRecorder
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics import METRICS_JOBS, MetricsRecorder
-from warren.scheduler.node_context import Connections, Counters, NodeContext
+from warren.scheduler.node_context import (
+    ClaimLimits,
+    CommandSender,
+    Connections,
+    Counters,
+    NodeContext,
+    Timeouts,
+)
 from warren.scheduler.recovery.flow_keeper import FlowKeeper
 from warren.scheduler.recovery.reaper import Reaper
 from warren.scheduler.recovery.reconciler import Reconciler
@@ -84,8 +88,7 @@ from warren.scheduler.rounds import (
 )
 from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import Router, with_added
-from warren.scheduler.timeouts import ClaimLimits, Timeouts
-from warren.scheduler.triggers import TriggerMessages, TriggerPublisher
+from warren.scheduler.triggers import Confirmations, TriggerMessages, TriggerPublisher
 from warren.scheduler.watch.watcher import Watcher
 from warren.sql.alarms.alarms import MessageKind, secret_of
 from warren.sql.clock import DatabaseClock

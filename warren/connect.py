@@ -12,8 +12,7 @@ import msgspec
 
 from warren import __version__
 from warren.client import ApiError, Client
-from warren.client.answers import placed
-from warren.client.exchange import Exchange, Request, Response
+from warren.client.exchange import Exchange, Request, Response, placed
 from warren.errors import CommandError, SettingsError, WarrenError
 from warren.resources.accounts import LoginAnswer, LoginAsked, LoginProof, LoginWish, WhoAmI
 from warren.settings.login import Login, stored_login

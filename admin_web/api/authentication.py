@@ -18,7 +18,7 @@ from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.resources.operation import Endpoint, OpenAccess, Scope
 from warren.scheduler.actor import Actor
-from warren.scheduler.commands.token_commands import RIGHTS, actor_of, scopes_of
+from warren.scheduler.commands.account_commands import RIGHTS, actor_of, scopes_of
 from warren.scheduler.commands.token_text import hash_of, is_token
 from warren.sql.accounts import sign_ins, tokens
 from warren.sql.accounts.tokens import KnownToken, Owner

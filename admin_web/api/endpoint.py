@@ -7,7 +7,7 @@ from typing import Any, Protocol, TypeVar
 
 from warren.resources.operation import JSON, Endpoint, OpenAccess, Operation, Scope
 from warren.scheduler.actor import Actor
-from warren.scheduler.commands.token_commands import RIGHTS
+from warren.scheduler.commands.account_commands import RIGHTS
 
 View = TypeVar("View", bound=Callable[..., Any])
 _MARK = "warren_endpoint"

@@ -40,7 +40,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.retention.clearing import ClearingPreset
 from warren.sql.instants import HOUR_MS, moment
 from warren.sql.jobs import job_names
-from warren.sql.jobs.skips import SkipFilter
+from warren.sql.jobs.history import SkipFilter
 from warren.sql.listings import error_groups, recent, run_search
 from warren.sql.listings.error_groups import ErrorGroups
 from warren.sql.listings.job_search import JobFilter, Order

@@ -1,7 +1,12 @@
 """The page groups of the console; add new ones to this list."""
 
 from warren.admin_web.access.sign_ins import SignIns
-from warren.admin_web.pages.account import AccountPages, PreferencePages, SignInPages
+from warren.admin_web.pages.account import (
+    AccountPages,
+    CommandLoginPages,
+    PreferencePages,
+    SignInPages,
+)
 from warren.admin_web.pages.alarms import AlarmPages, IncidentPages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
@@ -10,24 +15,21 @@ from warren.admin_web.pages.broadcasts import BroadcastPages
 from warren.admin_web.pages.bulk import BulkJobPages, BulkRunPages, BulkWork, job_parts
 from warren.admin_web.pages.calendars import CalendarPages
 from warren.admin_web.pages.clearing import ClearingPages
-from warren.admin_web.pages.command_logins import CommandLoginPages
 from warren.admin_web.pages.dashboard import DashboardPages
 from warren.admin_web.pages.executors import ExecutorPages, SchedulerPages
 from warren.admin_web.pages.find import FindPages
 from warren.admin_web.pages.glue import GluePages
-from warren.admin_web.pages.group_rules import GroupRulePages
 from warren.admin_web.pages.history import AuditPages, JobHistoryPages
 from warren.admin_web.pages.job_actions import JobActions
 from warren.admin_web.pages.job_edits import JobEditPages
 from warren.admin_web.pages.job_form import JobFormPages
 from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
-from warren.admin_web.pages.limits import LimitPages
+from warren.admin_web.pages.limits import LimitPages, QueuePages
 from warren.admin_web.pages.monitoring import HealthPages
 from warren.admin_web.pages.mutes import MutePages
-from warren.admin_web.pages.queue import QueuePages
 from warren.admin_web.pages.run_pages import RunErrorPages, RunPages
-from warren.admin_web.pages.single_sign_on import SingleSignOnPages
+from warren.admin_web.pages.single_sign_on import GroupRulePages, SingleSignOnPages
 from warren.admin_web.pages.timeline import TimelinePages
 from warren.admin_web.pages.users import TokenPages, UserPages
 from warren.admin_web.services import ConsoleServices

@@ -36,12 +36,13 @@ from warren.scheduler.views.backfill_view import (
     backfill_view,
     filled_ticks,
 )
-from warren.sql.jobs import skips
-from warren.sql.jobs.skips import SkipFilter, SkipLine
-from warren.sql.listings import backfills, job_search
-from warren.sql.listings.backfills import BackfillFilter
+from warren.sql.jobs import history
+from warren.sql.jobs.history import SkipFilter, SkipLine
+from warren.sql.listings import job_search
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models.job_tables import BackfillState, Selection
+from warren.sql.runs import backfills
+from warren.sql.runs.backfills import BackfillFilter
 
 #: What became of a due time.
 FILLED: Mapping[str, State] = {
@@ -339,7 +340,7 @@ class BackfillForms:
     def _gaps(self, job: ListedJob, form: OptionsForm) -> str:
         wanted = SkipFilter(job_id=job.id, limit=SKIPS)
         listed: list[SkipLine] = self._services.database.read(
-            lambda session: skips.lines(session, wanted)
+            lambda session: history.skip_lines(session, wanted)
         )
         return render_template("pages/backfills_gaps.html", job=job, form=form, skips=listed)
 

@@ -54,7 +54,7 @@ from warren.sql import limits
 from warren.sql.board import listing as board
 from warren.sql.board.listing import BoardScope, OldestRun, OutlookRow
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
-from warren.sql.jobs import skips
+from warren.sql.jobs import history
 from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
 from warren.sql.run_status import FAILURES, RunStatus
@@ -493,7 +493,7 @@ def mute_words(state: JobOnBoard, times: LocalTimes) -> str:
 def _causes(session: Session, states: Iterable[JobOnBoard], now_ms: int) -> dict[int, str]:
     """Return why the newest skipped due time of each job was skipped that is listed for it."""
     job_ids = [state.id for state in states if state.trouble is Trouble.SKIPPED]
-    lines = skips.of_jobs(session, job_ids, from_ms=0, until_ms=now_ms, limit=1)
+    lines = history.skips_of_jobs(session, job_ids, from_ms=0, until_ms=now_ms, limit=1)
     return {line.job_id: stored_text(line.reason, line.why) for line in lines}
 
 

@@ -55,9 +55,9 @@ from warren.scheduler.views.board_view import job_state
 from warren.sql.accounts import preferences
 from warren.sql.board import listing as board
 from warren.sql.instants import moment
-from warren.sql.jobs import job_links, job_names, skips
+from warren.sql.jobs import history, job_links, job_names
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.jobs.skips import SkipFilter, SkipLine
+from warren.sql.jobs.history import SkipFilter, SkipLine
 from warren.sql.listings import job_search, run_relations
 from warren.sql.listings.job_search import JobFilter, ListedJob
 from warren.sql.listings.run_relations import Family
@@ -374,7 +374,7 @@ def read_details(
         is_waiting=is_waiting(stored),
         wrong=wrong,
         runs=job_search.last_runs(session, job_id, now_ms=now_ms, limit=LOOKED_AT),
-        skips=skips.lines(session, SkipFilter(job_id=job_id, limit=LISTED)),
+        skips=history.skip_lines(session, SkipFilter(job_id=job_id, limit=LISTED)),
         days=charts.heat_map(session, job_id, now_ms=now_ms, zone=services.timezone),
         family=draw(job_id, run_relations.read(session, job_id, visitor.app_ids)),
         hidden_children=len(hidden),

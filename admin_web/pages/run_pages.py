@@ -57,8 +57,8 @@ from warren.scheduler.views.run_view import run_progress
 from warren.sql.accounts import audit_log, preferences
 from warren.sql.board import listing
 from warren.sql.instants import epoch_ms
-from warren.sql.jobs import job_names, skips
-from warren.sql.jobs.skips import SkipLine
+from warren.sql.jobs import history, job_names
+from warren.sql.jobs.history import SkipLine
 from warren.sql.listings import job_search, recent, run_messages, run_relations, run_search
 from warren.sql.listings.error_groups import ErrorGroup, ErrorGroups
 from warren.sql.listings.run_search import RunCount, RunPage, RunSearch
@@ -180,7 +180,7 @@ class RunPages:
         def read(session: Session) -> tuple[RunPage, list[SkipLine]]:
             found = run_search.page(session, wanted)
             between = asked.form.skips(wanted, found.older)
-            return found, skips.lines(session, between) if between else []
+            return found, history.skip_lines(session, between) if between else []
 
         return self._list(asked, *self._services.database.read(read))
 

@@ -35,10 +35,10 @@ from warren.sql.board import listing as board
 from warren.sql.board import quarters
 from warren.sql.board.listing import BoardScope
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
-from warren.sql.jobs import skips
+from warren.sql.jobs import history
 from warren.sql.jobs.due_jobs import PARKED_MS
+from warren.sql.jobs.history import SkipFilter, SkipLine
 from warren.sql.jobs.job_rows import ScheduledJob
-from warren.sql.jobs.skips import SkipFilter, SkipLine
 from warren.sql.listings import timeline
 from warren.sql.listings.timeline import TROUBLE, Sample
 from warren.sql.registry.apps import ids_by_name
@@ -399,7 +399,7 @@ class TimelineReader:
             until_ms=window.until_ms,
             limit=SEEN_SKIPS,
         )
-        skipped = skips.lines(self.session, wanted)
+        skipped = history.skip_lines(self.session, wanted)
         # A sample that ends minutes ago says nothing of the day; what the board keeps does.
         failed = {}
         if seen.complete_from_ms is not None:
@@ -503,7 +503,7 @@ class TimelineReader:
                 runs[run.job_id][run.id] = run
         jobs = timeline.jobs_by_ids(self.session, job_ids)
         skipped: dict[int, list[SkipLine]] = defaultdict(list)
-        for skip in skips.of_jobs(
+        for skip in history.skips_of_jobs(
             self.session,
             job_ids,
             from_ms=self.window.from_ms,

@@ -30,10 +30,16 @@ from warren.admin_web.visitors import visitor
 from warren.resources.accounts import Token
 from warren.resources.operation import Scope
 from warren.scheduler.actor import Right
-from warren.scheduler.commands import token_commands
+from warren.scheduler.commands import account_commands
+from warren.scheduler.commands.account_commands import (
+    DEFAULT_DAYS,
+    MAX_DAYS,
+    RIGHTS,
+    USER_NAME_PATTERN,
+    TokenSpec,
+    UserCommands,
+)
 from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password_problem
-from warren.scheduler.commands.token_commands import DEFAULT_DAYS, MAX_DAYS, RIGHTS, TokenSpec
-from warren.scheduler.commands.user_commands import NAME_PATTERN, UserCommands
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.account_view import read_tokens, user_view
 from warren.sql.accounts import identities, users
@@ -43,7 +49,7 @@ from warren.sql.registry.apps import ids_by_name
 
 #: The rule for user names, in the form of a new user and at sign-in.
 USER_NAME = Regexp(
-    rf"^{NAME_PATTERN}\Z",
+    rf"^{USER_NAME_PATTERN}\Z",
     message=lazy_gettext("A name has 4 to 50 letters, digits, dots, hyphens or underscores."),
 )
 #: The rule for new passwords.
@@ -118,7 +124,7 @@ class TokenForm(ConsoleForm):
         [
             InputRequired(REQUIRED),
             Regexp(
-                rf"^{token_commands.NAME_PATTERN}\Z",
+                rf"^{account_commands.NAME_PATTERN}\Z",
                 message=lazy_gettext(
                     "A name has up to 50 letters, digits, dots, hyphens or underscores."
                 ),

@@ -30,7 +30,7 @@ from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql import metrics
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.ids import RunIds, again_if_taken, take_block
-from warren.sql.jobs.skips import spans_of
+from warren.sql.jobs.history import skipped_spans
 from warren.sql.models import App, Backfill, Job
 from warren.sql.models.job_tables import BackfillState
 from warren.sql.run_status import RunStatus
@@ -144,7 +144,7 @@ class BackfillCommands:
         now_ms: int,
     ) -> Draft:
         if skips:
-            spans = [Span(first - 1, last) for first, last in spans_of(session, job.id, skips)]
+            spans = [Span(first - 1, last) for first, last in skipped_spans(session, job.id, skips)]
             if len(spans) != len(set(skips)):
                 got = ", ".join(map(str, skips))
                 raise Problem(Code.BACKFILL_SKIPS, "skips", job=job.name, got=got)

@@ -22,8 +22,8 @@ from sqlalchemy.orm import Session
 from warren.resources.accounts import LoginProof, LoginWish
 from warren.resources.operation import Scope
 from warren.scheduler.actor import Actor
+from warren.scheduler.commands.account_commands import RIGHTS, TokenCommands, TokenSpec
 from warren.scheduler.commands.command_context import Action, CommandContext
-from warren.scheduler.commands.token_commands import RIGHTS, TokenCommands, TokenSpec
 from warren.scheduler.commands.token_text import new_token
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import sign_ins, tokens

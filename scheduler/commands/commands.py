@@ -2,6 +2,7 @@
 
 from functools import cached_property
 
+from warren.scheduler.commands.account_commands import TokenCommands, UserCommands
 from warren.scheduler.commands.alarm_commands import AlarmCommands, IncidentCommands, MuteCommands
 from warren.scheduler.commands.backfill_commands import BackfillCommands
 from warren.scheduler.commands.bulk_commands import (
@@ -19,8 +20,6 @@ from warren.scheduler.commands.job_files import JobFileCommands
 from warren.scheduler.commands.limit_commands import LimitCommands
 from warren.scheduler.commands.run_commands import RunCommands
 from warren.scheduler.commands.script_commands import ScriptCommands
-from warren.scheduler.commands.token_commands import TokenCommands
-from warren.scheduler.commands.user_commands import UserCommands
 
 
 class Commands:

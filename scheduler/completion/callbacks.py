@@ -40,9 +40,8 @@ from warren.scheduler.completion.calls import ReportedCall, end_of_call
 from warren.scheduler.completion.completion import RunEnder, Tally
 from warren.scheduler.completion.end import End, end_of, identity_of, plausible_instant
 from warren.scheduler.completion.log_places import note_stored
-from warren.scheduler.executor_commands import AddressedCommand, CommandSender
-from warren.scheduler.membership.boot_accounts import BootAccounts
-from warren.scheduler.node_context import NodeContext
+from warren.scheduler.membership.registration import BootAccounts
+from warren.scheduler.node_context import AddressedCommand, CommandSender, NodeContext
 from warren.scheduler.problems import fault_of
 from warren.scheduler.rounds import NAP_SECONDS, bisect
 from warren.sql.epochs import Cause

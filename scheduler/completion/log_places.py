@@ -27,9 +27,8 @@ from warren.broker.messages import (
 )
 from warren.scheduler.app_names import bare_line
 from warren.scheduler.completion.end import identity_of
-from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.log_store.store import LogStore, log_key, part_key
-from warren.scheduler.node_context import NodeContext
+from warren.scheduler.node_context import AddressedCommand, CommandSender, NodeContext
 from warren.scheduler.rounds import NAP_SECONDS
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import stored_logs, transitions

@@ -37,7 +37,6 @@ from warren.broker.turns import CLASSES
 from warren.scheduler.alarms import skipped
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
 from warren.scheduler.completion.completion import Completion, RunEnder
-from warren.scheduler.dispatch.confirmations import Confirmations
 from warren.scheduler.dispatch.decisions import (
     FULL_SECONDS,
     ClaimFacts,
@@ -73,7 +72,7 @@ from warren.scheduler.rounds import bisect
 from warren.scheduler.routing import routes
 from warren.scheduler.routing.probes import UNDERWAY_SECONDS, Probes, Undecided
 from warren.scheduler.routing.routes import Asked, Memory, Router
-from warren.scheduler.triggers import RoutedTrigger, TriggerPublisher, rank_of
+from warren.scheduler.triggers import Confirmations, RoutedTrigger, TriggerPublisher, rank_of
 from warren.sql import limits
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import history, job_rows

@@ -19,10 +19,10 @@ from functools import partial
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
+from warren.scheduler.commands.account_commands import rights_record
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.passwords import hash_password
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.commands.user_commands import rights_record
 from warren.scheduler.imports.items import (
     Decider,
     ImportAction,

@@ -22,9 +22,12 @@ from warren.broker.messages import (
 )
 from warren.broker.signing import Direction, Sealer, address_of, app_of
 from warren.broker.transport import Consumer, Delivery
-from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.registrar import Registrar, ToldEpochs
-from warren.scheduler.membership.registration import registration, stored_returns_seconds
+from warren.scheduler.membership.registration import (
+    BootAccounts,
+    registration,
+    stored_returns_seconds,
+)
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import NodeContext
 from warren.scheduler.rounds import NAP_SECONDS

@@ -42,12 +42,10 @@ from warren.broker.messages import (
 from warren.broker.rpc import AddressedQuestion, Requester
 from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Admin, Confirm
-from warren.scheduler.executor_commands import AddressedCommand, CommandSender
-from warren.scheduler.membership.boot_accounts import BootAccounts
 from warren.scheduler.membership.catalogues import Catalogues
-from warren.scheduler.membership.registration import registration
+from warren.scheduler.membership.registration import BootAccounts, registration
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.node_context import NodeContext
+from warren.scheduler.node_context import AddressedCommand, CommandSender, NodeContext
 from warren.scheduler.rounds import NAP_SECONDS, MinuteNotes
 from warren.sql.engine import Database
 from warren.sql.errors import DatabaseUnavailable

@@ -15,7 +15,7 @@ import msgspec
 
 from warren.broker.messages import Boot, HealthIssue, Heartbeat
 from warren.scheduler.membership.catalogues import Abilities, Catalogues, Need
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 
 
 class Standing(StrEnum):

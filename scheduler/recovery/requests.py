@@ -9,9 +9,8 @@ from warren.broker.messages import Boot, Drain, Kill
 from warren.broker.reasons import Why
 from warren.broker.stored_reasons import to_json
 from warren.scheduler.completion.end import identity_of
-from warren.scheduler.executor_commands import AddressedCommand, CommandSender
 from warren.scheduler.membership.roster import Roster
-from warren.scheduler.node_context import NodeContext
+from warren.scheduler.node_context import AddressedCommand, CommandSender, NodeContext
 from warren.sql.registry import presence
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RoutedRun

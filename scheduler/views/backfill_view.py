@@ -17,10 +17,10 @@ from warren.scheduler.backfills.kept_schedule import (
     spans_from_json,
     state_of,
 )
-from warren.sql.listings.backfills import ListedBackfill
 from warren.sql.models import Backfill as BackfillRow
 from warren.sql.models.job_tables import BackfillState
 from warren.sql.runs import backfills
+from warren.sql.runs.backfills import ListedBackfill
 from warren.sql.runs.run_rows import RunFacts
 
 

@@ -21,8 +21,8 @@ from warren.scheduler.flows.graph import Node as GraphNode
 from warren.scheduler.flows.judge import Outcome, is_true
 from warren.scheduler.problems import Refused
 from warren.sql.jobs import job_names
+from warren.sql.jobs.history import SkipLine
 from warren.sql.jobs.job_names import NamedJob
-from warren.sql.jobs.skips import SkipLine
 from warren.sql.listings import run_relations
 from warren.sql.listings.run_relations import NodeLine, RunGroup
 from warren.sql.run_status import OPEN, RunStatus

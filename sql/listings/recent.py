@@ -14,11 +14,12 @@ from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.listings import backfills, run_messages
+from warren.sql.listings import run_messages
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import FlowNode, Run
 from warren.sql.rows import Query, fetch, fetch_plain
 from warren.sql.run_status import IN_FLIGHT
+from warren.sql.runs import backfills
 from warren.sql.runs.run_rows import DetailedRun
 
 #: The most jobs of which each is searched along its ticks; with more, all runs are searched.

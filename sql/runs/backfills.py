@@ -1,15 +1,18 @@
-"""Queries of backfills: which have work, their rows to lock, and the runs of their due times."""
+"""Backfills: which have work, rows to lock, the runs of their due times, and lists of them."""
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import date
+from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, and_, delete, exists, func, or_, select
+from sqlalchemy import ColumnElement, Select, and_, delete, exists, func, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks, modify
-from warren.sql.models import Backfill, Purge, Run
+from warren.sql.errors import LookupFailure, NotFound
+from warren.sql.models import App, Backfill, Job, Purge, Run
 from warren.sql.models.job_tables import BackfillState
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN, Kind
@@ -146,3 +149,71 @@ def forget(session: Session, *, before_ms: int) -> None:
     """Delete the backfills that ended before an instant and whose runs are all deleted."""
     has_runs = exists().where(Run.job_id == Backfill.job_id, Run.backfill_id == Backfill.id)
     modify(session, delete(Backfill).where(Backfill.ended_at < before_ms, ~has_runs))
+
+
+class ListedBackfill(NamedTuple):
+    """A backfill with the names of its job and app, None if the job was deleted."""
+
+    backfill: Backfill
+    job: str | None
+    app: str | None
+    timezone: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackfillFilter:
+    """Which backfills to list; None = all. `is_going`: those that are open or paused."""
+
+    app_ids: Collection[int] | None = None
+    job_ids: Collection[int] | None = None
+    job_id: int | None = None
+    is_going: bool = False
+    before_id: int | None = None
+    limit: int = 50
+
+
+def listing(session: Session, wanted: BackfillFilter) -> list[ListedBackfill]:
+    """Return backfills, the newest first."""
+    statement = _visible(wanted.app_ids, wanted.job_ids).order_by(Backfill.id.desc())
+    if wanted.job_id is not None:
+        statement = statement.where(Backfill.job_id == wanted.job_id)
+    if wanted.is_going:
+        statement = statement.where(Backfill.state.in_([BackfillState.OPEN, BackfillState.PAUSED]))
+    if wanted.before_id is not None:
+        statement = statement.where(Backfill.id < wanted.before_id)
+    return [ListedBackfill(*row) for row in session.execute(statement.limit(wanted.limit))]
+
+
+def show(
+    session: Session,
+    backfill_id: int,
+    *,
+    app_ids: Collection[int] | None = None,
+    job_ids: Collection[int] | None = None,
+) -> ListedBackfill:
+    """Return a backfill.
+
+    Raises:
+        NotFound: there is none that may be seen.
+
+    """
+    wanted = _visible(app_ids, job_ids).where(Backfill.id == backfill_id)
+    row = session.execute(wanted).one_or_none()
+    if row is None:
+        raise NotFound(LookupFailure.NO_BACKFILL, id=backfill_id)
+    return ListedBackfill(*row)
+
+
+def _visible(
+    app_ids: Collection[int] | None, job_ids: Collection[int] | None
+) -> Select[Backfill, str | None, str | None, str | None]:
+    rows = (
+        select(Backfill, Job.name, App.name, Job.timezone)
+        .outerjoin(Job, Job.id == Backfill.job_id)
+        .outerjoin(App, App.id == Job.app_id)
+    )
+    if app_ids is not None:
+        rows = rows.where(Job.app_id.in_(app_ids))
+    if job_ids is not None:
+        rows = rows.where(Backfill.job_id.in_(job_ids))
+    return rows

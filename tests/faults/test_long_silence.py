@@ -19,7 +19,7 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
 from warren.database_access import registrations
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 from warren.sql.models import Run
 from warren.sql.registry import presence
 from warren.sql.registry.presence import state

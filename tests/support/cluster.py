@@ -31,8 +31,8 @@ from warren.executor.processes.slots import Slots
 from warren.executor.run_logs import RunLogs
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.node_context import Timeouts
 from warren.scheduler.roles import NodeOptions, Roles
-from warren.scheduler.timeouts import Timeouts
 from warren.sql.clock import AGREEING_SAMPLES, database_now_ms
 from warren.sql.engine import Database
 from warren.sql.models import Job, Run, SkippedTicks

@@ -4,12 +4,9 @@
 again, `clients` sends.
 """
 
-from warren.client.answers import (
-    ApiError,
-    RunFailed,
-)
 from warren.client.calls import Trigger
 from warren.client.clients import AsyncClient, Client
+from warren.client.exchange import ApiError, RunFailed
 from warren.resources.backfills import Backfill
 from warren.resources.calendars import Calendar, CalendarYear
 from warren.resources.cluster import Cluster, Executor, Scheduler

@@ -16,11 +16,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from warren.client.answers import (
+from warren.client.exchange import (
+    RETRY_SECONDS,
     ApiError,
+    Exchange,
+    Pause,
+    Request,
+    Response,
     RunFailed,
 )
-from warren.client.exchange import RETRY_SECONDS, Exchange, Pause, Request, Response
 from warren.executor.handlers.params import given_param
 from warren.resources import alarms as alarm_operations
 from warren.resources import backfills as backfill_operations

@@ -9,7 +9,7 @@ from warren.database_access import now_ms, open_database
 from warren.local_client import open_client
 from warren.resources.accounts import Token
 from warren.resources.operation import Scope
-from warren.scheduler.commands.token_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
+from warren.scheduler.commands.account_commands import DEFAULT_DAYS, MAX_DAYS, TokenSpec
 from warren.scheduler.views.account_view import read_tokens
 from warren.settings.settings import Settings
 from warren.terminal.output import print_struct, print_table, shown_ago, visible

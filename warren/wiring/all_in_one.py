@@ -24,7 +24,7 @@ from warren.errors import CommandError
 from warren.executor.processes.interface import SlotEvents, SlotsFactory
 from warren.local_client import client_on
 from warren.resources.operation import Scope
-from warren.scheduler.commands.token_commands import MAX_DAYS, TokenSpec
+from warren.scheduler.commands.account_commands import MAX_DAYS, TokenSpec
 from warren.scheduler.commands.token_text import hash_of, is_token
 from warren.scheduler.node import SchedulerNode
 from warren.scheduler.problems import counted

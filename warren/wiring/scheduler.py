@@ -19,8 +19,8 @@ from warren.scheduler.alarms.channels.webhook_url import WebhookAllowList
 from warren.scheduler.alarms.events import AlarmPolicy, AlarmTargets
 from warren.scheduler.completion.run_spans import Span, SpanExporter
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.node_context import Timeouts
 from warren.scheduler.roles import NodeOptions, Roles
-from warren.scheduler.timeouts import Timeouts
 from warren.settings.settings import Settings, traced_service
 from warren.sql.engine import Database
 

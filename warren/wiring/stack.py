@@ -31,7 +31,7 @@ from warren.logs import BoundedFile, configure_events
 from warren.resources.operation import Scope
 from warren.resources.runs import EndedRun
 from warren.route_plugins import route_names
-from warren.scheduler.commands.token_commands import TokenSpec
+from warren.scheduler.commands.account_commands import TokenSpec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.settings.settings import Settings
 from warren.sql.accounts.users import Rights, Role

@@ -23,9 +23,9 @@ from warren.resources.backfills import (
 )
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.views.backfill_view import backfill_view, filled_ticks
-from warren.sql.listings import backfills
-from warren.sql.listings.backfills import BackfillFilter, ListedBackfill
 from warren.sql.models.job_tables import Selection
+from warren.sql.runs import backfills
+from warren.sql.runs.backfills import BackfillFilter, ListedBackfill
 
 
 class BackfillEndpoints:

@@ -79,10 +79,11 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.instants import epoch_ms
 from warren.sql.jobs import job_names, script_versions
 from warren.sql.jobs.script_versions import StoredVersion
-from warren.sql.listings import backfills, job_search
-from warren.sql.listings.backfills import BackfillFilter
+from warren.sql.listings import job_search
 from warren.sql.listings.job_search import JobFilter, ListedJob, Order
 from warren.sql.registry import apps
+from warren.sql.runs import backfills
+from warren.sql.runs.backfills import BackfillFilter
 
 #: Characters of an entity tag after the fingerprint of the job's declaration.
 _HASH_LENGTH = 16

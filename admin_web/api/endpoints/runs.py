@@ -59,8 +59,8 @@ from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.scheduler.views import run_view
 from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.scheduler.views.run_view import node_of, run_of, skip_of
+from warren.sql.jobs.history import SkipFilter, skip_lines
 from warren.sql.jobs.job_names import JobPath
-from warren.sql.jobs.skips import SkipFilter, lines
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import along_jobs
 from warren.sql.listings.run_search import RunSearch
@@ -146,7 +146,7 @@ class RunEndpoints:
             before=place_of(query, tuple[int, int]),
             limit=query.limit + 1,
         )
-        rows = self._services.database.read(lambda session: lines(session, wanted))
+        rows = self._services.database.read(lambda session: skip_lines(session, wanted))
         kind = operations.list_skips.endpoint.answer
         return page(kind, query, rows, skip_of, lambda row: (row.to_at, row.id))
 

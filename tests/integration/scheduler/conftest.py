@@ -11,7 +11,7 @@ from tests.support.cluster import APP, Cluster
 from tests.support.eventually import eventually
 from warren.broker.messages import HealthIssue, Heartbeat, Load
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 
 Seat = Callable[..., str]
 

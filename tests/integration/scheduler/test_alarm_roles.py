@@ -28,8 +28,8 @@ from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import SelfIssue
+from warren.scheduler.node_context import Timeouts
 from warren.scheduler.problems import Problem
-from warren.scheduler.timeouts import Timeouts
 from warren.sql.alarms import rate_limit
 from warren.sql.alarms.alarms import AlarmStatus, MessageKind, secret_of
 from warren.sql.ids import RunIds

@@ -16,7 +16,7 @@ from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.one_instant import start_all
 from warren.scheduler.jobs.spec import JobSpec
-from warren.scheduler.timeouts import ClaimLimits
+from warren.scheduler.node_context import ClaimLimits
 from warren.sql.board.listing import outlooks
 from warren.sql.run_status import RunStatus
 

@@ -11,7 +11,7 @@ from tests.support.instant_slots import HANDLERS
 from warren.broker.messages import Heartbeat, Load
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.membership.catalogues import Need
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 from warren.sql.models import Registration, Run, StoredCatalogue
 from warren.sql.registry import presence
 

@@ -9,8 +9,8 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.faults import TRIGGERS
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.node_context import Timeouts
 from warren.scheduler.routing.routes import consistent_hash
-from warren.scheduler.timeouts import Timeouts
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus
 

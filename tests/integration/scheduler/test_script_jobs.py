@@ -12,7 +12,7 @@ from tests.support.faults import TRIGGERS
 from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.timeouts import ClaimLimits
+from warren.scheduler.node_context import ClaimLimits
 from warren.sql.jobs import script_versions
 from warren.sql.jobs.script_versions import StoredVersion
 from warren.sql.run_status import RunStatus

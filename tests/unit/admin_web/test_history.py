@@ -13,7 +13,7 @@ from tests.support.stored_rows import Rows
 from warren.admin_web.pages.history import LISTED
 from warren.resources.operation import Scope
 from warren.scheduler.alarms.events import AlarmTargets
-from warren.scheduler.commands.token_commands import TokenSpec
+from warren.scheduler.commands.account_commands import TokenSpec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter

@@ -36,7 +36,7 @@ from warren.importing.xxl_job.source_tables import (
     known_as,
     unknown_columns,
 )
-from warren.scheduler.commands.user_commands import check_user_name
+from warren.scheduler.commands.account_commands import check_user_name
 from warren.scheduler.imports.items import (
     Finding,
     ImportedApp,

@@ -11,8 +11,8 @@ from tests.support.console import Clock, Visit
 from tests.support.oidc_provider import END_SESSION, TOKEN, Faults
 from tests.support.sso import HOUR_MS, SsoConsole, is_in
 from warren.resources.operation import Scope
+from warren.scheduler.commands.account_commands import TokenSpec
 from warren.scheduler.commands.identity_commands import ACCESS_MS, READ_AGAIN_MS
-from warren.scheduler.commands.token_commands import TokenSpec
 from warren.sql.accounts import identities
 from warren.sql.accounts.users import Role
 from warren.sql.models import Identity

@@ -10,7 +10,7 @@ from tests.support.cluster import Cluster, OpenNode, on_memory
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
 from warren.sql.instants import DAY_MS, HOUR_MS
-from warren.sql.jobs.skips import SkipFilter, SkipLine, lines
+from warren.sql.jobs.history import SkipFilter, SkipLine, skip_lines
 from warren.sql.models import Alarm, Backfill, History, Job
 from warren.sql.run_status import OPEN, Kind, RunStatus
 
@@ -57,7 +57,7 @@ def work_off(cluster: Cluster, node: OpenNode) -> None:
 
 
 def skips(cluster: Cluster) -> list[SkipLine]:
-    return cluster.database.read(lambda session: lines(session, SkipFilter()))
+    return cluster.database.read(lambda session: skip_lines(session, SkipFilter()))
 
 
 def rows(cluster: Cluster, model: Any) -> list[Any]:

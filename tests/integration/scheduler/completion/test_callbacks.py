@@ -22,7 +22,7 @@ from warren.broker.signing import ClusterKeys
 from warren.broker.topology import CALLBACK_KEY, HEARTBEAT_KEY, REPLY_EXCHANGE
 from warren.broker.transport import Outgoing
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
 from warren.sql.models import Run
 from warren.sql.run_status import RunStatus

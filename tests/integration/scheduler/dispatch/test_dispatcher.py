@@ -30,10 +30,9 @@ from warren.scheduler.dispatch.decisions import FULL_SECONDS
 from warren.scheduler.dispatch.dispatcher import AHEAD_MS, STOCK, STOCKED_SECONDS
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.node_context import NodeContext
+from warren.scheduler.node_context import ClaimLimits, NodeContext
 from warren.scheduler.recovery.rescuer import AGAIN_SECONDS
 from warren.scheduler.routing.routes import Choice, Router, RouteRequest
-from warren.scheduler.timeouts import ClaimLimits
 from warren.scheduler.views import blockers, limit_view
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import job_rows

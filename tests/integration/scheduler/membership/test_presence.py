@@ -14,7 +14,7 @@ from warren.broker.messages import Heartbeat, Load, NotWelcome, Refused, Welcome
 from warren.broker.topology import Queue, callback_queue, command_queue, run_queue
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.timeouts import Timeouts
+from warren.scheduler.node_context import Timeouts
 from warren.sql.registry import presence
 
 pytestmark = pytest.mark.both("queues that are declared, and guarded updates of one row")

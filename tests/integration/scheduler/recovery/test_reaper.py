@@ -16,9 +16,8 @@ from warren.broker.messages import KnownState, Trigger
 from warren.scheduler.membership.registrar import ADDRESS_LIMIT
 from warren.scheduler.membership.roster import Standing
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.node_context import CALLBACK_PREFETCH
+from warren.scheduler.node_context import CALLBACK_PREFETCH, Timeouts
 from warren.scheduler.recovery.reaper import FORGET_SECONDS, FORGETTING_SECONDS
-from warren.scheduler.timeouts import Timeouts
 from warren.scheduler.triggers import RoutedTrigger
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.models import Registration, Run

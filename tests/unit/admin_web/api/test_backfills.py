@@ -5,7 +5,7 @@ import pytest
 from tests.support.api import Program
 from tests.support.console import Clock
 from tests.support.stored_rows import Rows
-from warren.sql.jobs.skips import SkipFilter, lines
+from warren.sql.jobs.history import SkipFilter, skip_lines
 
 NIGHTLY = {"schedule_kind": "CRON", "schedule_value": "0 0 2 * * ?", "timezone": "UTC"}
 PATH = "/jobs/reports/daily/backfills"
@@ -70,7 +70,7 @@ def test_skips_are_filled_by_their_ids(
 ) -> None:
     rows.skip(job_id, SECOND_MS, SECOND_MS + 86_400_000, count=2, reason="misfired")
     rows.skip(rows.job("other"), SECOND_MS, count=1, reason="misfired")
-    skips = rows.database.read(lambda session: lines(session, SkipFilter()))
+    skips = rows.database.read(lambda session: skip_lines(session, SkipFilter()))
     own, others = (
         [skip.id for skip in skips if (skip.job == "daily") is is_own] for is_own in (True, False)
     )

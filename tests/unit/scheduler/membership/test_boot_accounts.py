@@ -5,7 +5,7 @@ import pytest
 from tests.support.moved_clock import MovedClock
 from warren.broker.errors import Forged
 from warren.broker.messages import Boot
-from warren.scheduler.membership.boot_accounts import LIVING_SECONDS, BootAccounts
+from warren.scheduler.membership.registration import LIVING_SECONDS, BootAccounts
 
 BOOT = Boot("reports", "reports-1", "boot-1")
 

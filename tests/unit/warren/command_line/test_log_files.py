@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from warren.command_line.log_files import LogReader, log_path
+from warren.command_line.runs import LogReader, log_path
 from warren.executor.run_logs import RunLogs
 from warren.resources.instant import Instant
 
