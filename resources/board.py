@@ -108,8 +108,9 @@ class BoardEvent(msgspec.Struct, kw_only=True, frozen=True):
     """Something that lasted: its kind, what it was about, and since and until when; null = still.
 
     Kinds are OUTAGE (one error in five jobs or more), NO_SCHEDULER, EXECUTOR_GONE, LIMIT_FULL and
-    PAUSE. `count` is how many jobs or runs it concerned; of an outage, `recovered` is how many of
-    the jobs do not fail now, `error_key` its error, and `app` is null if it hit several.
+    PAUSE. `count` is how many jobs or runs it concerned, or due times were skipped as there was no
+    scheduler; of an outage, `recovered` is how many of the jobs do not fail now, `error_key` its
+    error, and `app` is null if it hit several.
     """
 
     id: int

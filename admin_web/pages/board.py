@@ -586,7 +586,13 @@ def _told(event: BoardEvent) -> tuple[str, str, str, str]:
             more = url_for("runs.index", status="unresolved")
             return short_error(event.subject), _of_outage(event), "bad", more
         case "NO_SCHEDULER":
-            return gettext("no scheduler"), "", "ring", url_for("timeline.show")
+            several = gettext("%(n)s due times skipped", n=event.count)
+            skipped = _counted(event.count, gettext("1 due time skipped"), several)
+            label = gettext("no scheduler")
+            if event.until is not None:
+                time = duration(_ms(event.until) - _ms(event.since))
+                label = gettext("no scheduler for %(time)s", time=time)
+            return label, skipped, "ring", url_for("timeline.show")
         case "EXECUTOR_GONE":
             several = gettext("%(n)s runs lost", n=event.count)
             lost = _counted(event.count, gettext("1 run lost"), several)

@@ -304,12 +304,21 @@ def _events(session: Session, scope: BoardScope, now_ms: int) -> list[BoardEvent
             subject=row.subject,
             since=Instant.of(row.since_at),
             until=Instant.if_any(row.until_at),
-            count=row.runs,
+            count=_count(session, scope, row, now_ms),
             recovered=min(row.runs, over.get(row.error_key or "", 0)),
             error_key=row.error_key or "",
         )
         for row in rows
     ]
+
+
+def _count(session: Session, scope: BoardScope, row: EventRow, now_ms: int) -> int:
+    """Return how many jobs, runs or due times an event concerned."""
+    if row.kind != EventKind.NO_SCHEDULER:
+        return row.runs
+    # One event for all readers, of whom each may see some of the jobs.
+    until_ms = row.until_at or now_ms
+    return board.skipped_between(session, scope, since_ms=row.since_at, until_ms=until_ms)
 
 
 def whole_events(rows: Iterable[EventRow]) -> list[EventRow]:

@@ -330,10 +330,22 @@ def had_error(error_key: str, *, since_ms: int, until_ms: int) -> ColumnElement[
 
 def was_skipped(*, since_ms: int, until_ms: int) -> ColumnElement[bool]:
     """Return the condition that due times of a job were skipped in a span of time."""
-    found = select(SkippedTicks.job_id).where(
-        SkippedTicks.to_at >= since_ms, SkippedTicks.from_at <= until_ms
-    )
+    found = select(SkippedTicks.job_id).where(*_skipped(since_ms=since_ms, until_ms=until_ms))
     return cast(ColumnElement[bool], Job.id.in_(found))
+
+
+def skipped_between(session: Session, scope: BoardScope, *, since_ms: int, until_ms: int) -> int:
+    """Return how many due times were skipped in a span of time."""
+    wanted = select(func.sum(SkippedTicks.count)).where(
+        *_skipped(since_ms=since_ms, until_ms=until_ms)
+    )
+    if conditions := scope.conditions(Job.app_id, SkippedTicks.job_id):
+        wanted = wanted.join(Job, Job.id == SkippedTicks.job_id).where(*conditions)
+    return int(session.execute(wanted).scalar() or 0)
+
+
+def _skipped(*, since_ms: int, until_ms: int) -> tuple[ColumnElement[bool], ...]:
+    return SkippedTicks.to_at >= since_ms, SkippedTicks.from_at <= until_ms
 
 
 def lost_runs_on(app_id: int, address: str, *, since_ms: int) -> ColumnElement[bool]:

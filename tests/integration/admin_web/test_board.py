@@ -211,6 +211,19 @@ def test_a_bar_of_the_picture_lists_the_jobs_that_it_hit(installation: Installat
     assert found == expected
 
 
+def test_a_time_without_a_scheduler_says_how_long_it_was_and_what_it_cost(
+    installation: Installation,
+) -> None:
+    page = installation.admin.get("/").text
+    counts = {
+        name: events_of(installation, name)["NO_SCHEDULER"]["count"]
+        for name in ("anna", "samu", "vicky")
+    }
+
+    assert "no scheduler for 9 min 8 due times skipped" in words(page)
+    assert counts == {"anna": 8, "samu": 0, "vicky": 0}
+
+
 def test_a_bar_of_a_foreign_app_filters_nothing(installation: Installation) -> None:
     foreign = events_of(installation, "anna")["ops: CRM-482"]["id"]
 
