@@ -232,7 +232,7 @@ def pause_backfill(backfill: BackfillId) -> Backfill:
 
 @operation("POST", f"{_PATH}/resume", Scope.OPERATE)
 def resume_backfill(backfill: BackfillId) -> Backfill:
-    """Let a paused backfill go on, also one that a failure has stopped."""
+    """Resume a paused backfill, including one that a failure has paused."""
 
 
 @operation("POST", f"{_PATH}/cancel", Scope.OPERATE, body=CancelBody)

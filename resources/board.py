@@ -170,7 +170,7 @@ class MuteBody(msgspec.Struct, kw_only=True):
 
 @operation("PUT", f"{JOB}/mute", Scope.OPERATE, body=MuteBody)
 def mute_job(job: str, *, until: datetime | str, why: str = "", silent: bool = True) -> JobMute:
-    """Mute a job's trouble: until then its alarms are kept, but not sent.
+    """Mute a job in trouble: for that time, its alarms are kept but not sent.
 
     It ends sooner if the job fails with another error, and after 30 days at most.
     """

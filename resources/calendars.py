@@ -74,7 +74,7 @@ def list_calendars() -> list[Calendar]:
 def show_calendar(
     name: str, *, year: int | None = None, version: int | None = None
 ) -> CalendarYear:
-    """Show a year of a calendar: the days that are not as their weekday says, and its jobs."""
+    """Show a year of a calendar: days off on weekdays, working days on weekends, and its jobs."""
 
 
 @operation("POST", "/calendars:apply", Scope.ADMIN, body=CalendarFilesBody)

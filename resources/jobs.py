@@ -443,7 +443,7 @@ def delete_job(job: str) -> None:
 def follow_rules(
     *, jobs: Sequence[str] = (), app: str | None = None, dry_run: bool = False
 ) -> FollowedRules:
-    """Have schedules that an earlier version stored follow the newest rules."""
+    """Make schedules that an earlier version stored follow the newest rules."""
 
 
 @operation("POST", "/jobs:edit", Scope.WRITE, body=EditJobsBody)

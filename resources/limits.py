@@ -72,7 +72,7 @@ def list_limits() -> list[Limit]:
 
 @operation("GET", "/limits/<limit>", Scope.READ)
 def show_limit(name: str) -> Limit:
-    """Show a limit, the runs that hold it, and the jobs that take it."""
+    """Show a limit, the runs that hold it, and the jobs that use it."""
 
 
 @operation("PUT", "/limits/<limit>", Scope.ADMIN, body=LimitBody, other_answers={201: "created"})

@@ -591,7 +591,7 @@ def trigger_all(job: str, runs: Sequence[Any], *, key: str | None = None) -> Bat
 def move_run(
     run: RunId, *, at: datetime | str | None = None, after: timedelta | str | None = None
 ) -> RunWithTick:
-    """Give a run that was triggered another due time, while it is planned."""
+    """Change the due time of a triggered run that is still planned."""
 
 
 @operation("DELETE", _PATH, Scope.TRIGGER)

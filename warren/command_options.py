@@ -127,5 +127,5 @@ param_values = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=read_values,
-    help="Set one of the handler's params; may be repeated. VALUE is JSON, or else a text.",
+    help="Set one of the handler's params; may be repeated. VALUE is JSON, or else plain text.",
 )

@@ -86,7 +86,7 @@ def list_alarms(settings: Settings, every: bool, limit: int, as_json: bool) -> N
         "warren alarms test",
     ),
 )
-@click.option("--job", help="Test where alarms of this job go, or send as if from it.")
+@click.option("--job", help="Test where this job's alarms go, or send in its name.")
 @click.option("--email", "emails", multiple=True, help="Send to this address; may be repeated.")
 @click.option("--webhook", default="", help="Call this URL.")
 @click.option("--style", default="", help="The format of the webhook.  [default: by its host]")
@@ -103,7 +103,7 @@ def test(
 ) -> int:
     """Send a test alarm and say what the receiver answered.
 
-    A scheduler sends it, at once and once, as it sends alarms. Without options it goes to
+    A scheduler sends it like any alarm, but immediately and only once. Without options it goes to
     WARREN_ALARM_EMAILS and WARREN_ALARM_WEBHOOK. Exit code 1 if one did not arrive.
     """
     default_emails = [email for email in (settings.alarm_emails or "").split(",") if email]

@@ -39,9 +39,9 @@ def audit_command(
 ) -> int:
     """Recompute every due time and look for it among runs and recorded skips.
 
-    The exit status is 1 if a tick was lost, fired twice, or fired late although its job skips late
-    ticks, if a run has the result of another one, if limits are held by runs that do not hold
-    them, or if the board shows a job otherwise than its runs. The last line is one JSON object.
+    The exit status is 1 if a due time was lost, fired twice, or fired late although its job skips
+    late ones, if a run has another run's result, if the holders of limits do not match the runs, or
+    if the board does not match the runs. The last line is one JSON object.
     """
     with open_database(settings) as database:
         now = now_ms(database)

@@ -60,7 +60,7 @@ _backfill_id = click.argument("backfill_id", metavar="ID", type=click.IntRange(1
 @click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")
 @click.option("--instead", is_flag=True, help="Stop the job's schedule until the backfill is over.")
 @click.option("--param", help="The param of all runs, instead of the job's own.")
-@click.option("--key", help="A name; the same key of the same job makes no second backfill.")
+@click.option("--key", help="The same key for the same job creates no second backfill.")
 @click.option("--dry-run", is_flag=True, help="Show which due times would run.")
 @click.option(
     "--wait", is_flag=True, help="Wait until it is over or paused; exit with 0 if none has failed."
@@ -79,7 +79,8 @@ def backfill(
 ) -> int:
     """Run a job for the due times whose run dates are in a range.
 
-    The schedulers plan a limited number of them at once. The job's own schedule goes on beside it.
+    The schedulers plan a limited number of them at once. Meanwhile, the job's own schedule
+    continues.
     """
     if wait and dry_run:
         raise click.UsageError("expected --wait or --dry-run, got both")
@@ -200,7 +201,7 @@ def list_backfills(
 @as_json
 @takes_settings("database_url", "timezone")
 def show(settings: Settings, backfill_id: int, as_json: bool) -> None:
-    """Show a backfill, and what became of each of its due times."""
+    """Show a backfill, and how each of its due times ended."""
     with connect(settings) as client:
         shown, now_ms = client.get_backfill(backfill_id, ticks=True), client.now_ms()
     if as_json:
@@ -281,7 +282,7 @@ def resume(settings: Settings, backfill_id: int) -> None:
     epilog=examples("warren backfills cancel 71", "warren backfills cancel 71 --kill"),
 )
 @_backfill_id
-@click.option("--kill", is_flag=True, help="End its open runs, too.")
+@click.option("--kill", is_flag=True, help="Also end its open runs.")
 @takes_settings("database_url")
 def cancel(settings: Settings, backfill_id: int, kill: bool) -> None:
     with connect(settings) as client:

@@ -27,7 +27,7 @@ def broker() -> None:
 @broker.command("migrate-queues", epilog=examples("warren broker migrate-queues"))
 @takes_settings("database_url", "broker_url")
 def migrate_queues(settings: Settings) -> None:
-    """Make classic queues quorum queues, while no other process of Warren runs.
+    """Convert classic queues to quorum queues, while no other Warren process runs.
 
     Pause dispatch and wait until no run is open, then stop executors, gateways and schedulers. If
     one of them runs, a run is open or a queue has messages, nothing is changed. If the command is

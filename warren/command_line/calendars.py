@@ -60,7 +60,7 @@ def apply(
 ) -> int:
     """Make the calendars match the FILEs, or --name and --from. Repeating it changes nothing.
 
-    A new version counts from ten seconds after it is stored. Before it asks, it lists the jobs
+    A new version takes effect ten seconds after it is stored. Before it asks, it lists the jobs
     whose next due time changes, and the due times that would lie in the past, which are skipped.
     """
     if bool(files) is bool(name):
@@ -92,7 +92,7 @@ def _described(name: str, source: str | None, weekend: str | None) -> Source:
 @as_json
 @takes_settings("database_url")
 def list_command(settings: Settings, as_json: bool) -> None:
-    """List the calendars: until when they know the days, and how many jobs use them."""
+    """List the calendars: the last day that they know, and how many jobs use them."""
     with connect(settings) as client:
         found = client.calendars()
     if as_json:

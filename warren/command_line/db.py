@@ -39,8 +39,8 @@ def upgrade(settings: Settings, as_sql: bool) -> None:
 def restored(settings: Settings) -> None:
     """Say that the database was restored from a backup, after loading it.
 
-    Upgrades the tables, and lets run ids go on far beyond all that were used since the backup was
-    made, so that no log, result or webhook of then is taken for a new run's.
+    Upgrades the tables, and continues with run ids far beyond all that were used since the backup
+    was made, so that no log, result or webhook of an old run is mistaken for a new run's.
     """
     database = Database(settings.needed_database_url())
     try:

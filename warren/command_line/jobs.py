@@ -385,7 +385,7 @@ def follow_rules(
     yes: bool,
     as_json: bool,
 ) -> int:
-    """Have schedules that an earlier version stored follow the newest rules.
+    """Make schedules that an earlier version stored follow the newest rules.
 
     It first lists them, with the due times within a year that change. Without NAMEs, all jobs.
     """
@@ -471,7 +471,7 @@ def edit(
     as_json: bool,
     **filters: Any,
 ) -> int:
-    """Give one field of many jobs a value: of the NAMEs, or of those that match the filter.
+    """Set one field of many jobs: of the NAMEs, or of those that match the filter.
 
     It first lists what changes. Either all of it is changed, or nothing; `warren jobs undo-edit`
     undoes it.
@@ -574,7 +574,7 @@ def stop(settings: Settings, names: tuple[str, ...]) -> None:
 @click.option("--until", help="End it at this time (ISO 8601).")
 @click.option("--for", "span", help="End it after this long: 30m, 4h, 1d.")
 @click.option("--why", default="", help="The reason that others see, one line.")
-@click.option("--keep-alarms", is_flag=True, help="Only note who looks after it: send its alarms.")
+@click.option("--keep-alarms", is_flag=True, help="Only acknowledge it: still send its alarms.")
 @takes_settings("database_url", "timezone")
 def mute(
     settings: Settings,

@@ -186,11 +186,11 @@ BROWSER, CODE, TOKEN = "browser", "code", "token"
 )
 @takes_settings()
 def login(settings: Settings, url: str, by: str | None, days: int | None) -> None:
-    """Let commands use the API at URL as you, who allow it in the console.
+    """Let commands use the API at URL as you, once you allow it in the console.
 
     Opens the console in your browser; without one, prints where to enter a code. If standard input
-    is no terminal, a token is read from it. URL and token are kept in a file that only you can
-    read. WARREN_API_URL and WARREN_API_TOKEN win over it.
+    is not a terminal, a token is read from it. URL and token are kept in a file that only you can
+    read. WARREN_API_URL and WARREN_API_TOKEN take precedence.
     """
     url = _checked(url, check_console_url, f"expected an http(s) URL, got: {url!r}")
     by = by or _way()

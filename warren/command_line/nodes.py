@@ -116,7 +116,7 @@ def drain_executor(settings: Settings, address: str) -> None:
     ),
 )
 @click.argument("addresses", nargs=-1)
-@click.option("--gone", is_flag=True, help="All that are offline.")
+@click.option("--gone", is_flag=True, help="All executors that are offline.")
 @click.option("--app", help="Only executors of this app.")
 @takes_settings("database_url")
 def forget_executors(
@@ -124,8 +124,8 @@ def forget_executors(
 ) -> int:
     """Remove executors that are gone from the list; those with open runs stay.
 
-    Executors that are gone are removed by themselves after a day, or sooner if their app has nearly
-    1,000 addresses. Use APP/ADDRESS if executors of two apps share the address.
+    They are also removed automatically after a day, or sooner if their app has nearly 1,000
+    addresses. Use APP/ADDRESS if executors of two apps share the address.
     """
     if bool(addresses) == gone:
         raise click.UsageError("expected addresses or --gone")
@@ -309,7 +309,7 @@ def pause(
 def resume(settings: Settings, app: str | None) -> None:
     """Resume dispatching runs, for all apps or for one.
 
-    Ticks later than their job's limit are left to its misfire policy. Everything else is sent now.
+    Due times later than their job's limit are left to its misfire policy. All others run now.
     """
     with connect(settings) as client:
         print_line("resumed" if client.resume(app) else "it was not paused")

@@ -171,12 +171,12 @@ def runs() -> None:
     is_flag=True,
     help="Only unresolved failures: nothing later succeeded or is open.",
 )
-@click.option("--outside-flows", is_flag=True, help="All but runs of flows' nodes.")
+@click.option("--outside-flows", is_flag=True, help="All except runs of flows' nodes.")
 @click.option(
     "--flow-run",
     type=click.IntRange(1, _LARGEST_ID),
     metavar="ID",
-    help="Only runs of the nodes of run ID, which is a flow's.",
+    help="Only runs of the nodes of run ID, which is a run of a flow.",
 )
 @click.option(
     "--backfill",
@@ -197,7 +197,7 @@ def runs() -> None:
 def list_runs(settings: Settings, *, skips: bool, **wanted: Any) -> None:
     """List runs, the latest due time first.
 
-    Those due over an hour from now are listed with --status PLANNED, --run-date, --flow-run or
+    Runs due over an hour from now are listed only with --status PLANNED, --run-date, --flow-run or
     --backfill.
     """
     status, tick, unresolved = wanted["status"], wanted["tick"], wanted["unresolved"]
@@ -340,15 +340,21 @@ def _print_log(client: Client, run_id: int) -> None:
 @click.option(
     "--status",
     type=click.Choice(sorted(FINAL), case_sensitive=False),
-    help="Without IDs: runs that ended so. By default, unresolved failures.",
+    help="Without IDs: runs with this final status. Default: unresolved failures.",
 )
 @click.option("--unresolved", is_flag=True, help="Without IDs: unresolved failures.")
 @click.option("--since", metavar="T", help="Without IDs: due since T: ISO 8601, or 10m, 2h, 1d.")
-@click.option("--current", is_flag=True, help="With the job's handler, param and script of now.")
+@click.option("--current", is_flag=True, help="Use the job's current handler, param and script.")
 @click.option("--failed", is_flag=True, help="Of a flow: what failed, and what runs after it.")
-@click.option("--from", "from_node", metavar="NODE", default="", help="From this node on.")
-@click.option("--only", "only_node", metavar="NODE", default="", help="This node alone.")
-@click.option("--newest", is_flag=True, help="Of each job, only the newest due time.")
+@click.option(
+    "--from",
+    "from_node",
+    metavar="NODE",
+    default="",
+    help="Of a flow: this node and those after it.",
+)
+@click.option("--only", "only_node", metavar="NODE", default="", help="Of a flow: only this node.")
+@click.option("--newest", is_flag=True, help="Only the newest due time of each job.")
 @click.option("--no-children", is_flag=True, help="Do not start the job's children afterwards.")
 @click.option("--dry-run", is_flag=True, help="Only say which runs would be repeated.")
 @click.option(
@@ -469,7 +475,7 @@ def kill(settings: Settings, run_id: int) -> None:
 @click.option("--in", "after", metavar="D", help="Run it after D: 90s, 5m, 2d12h.")
 @takes_settings("database_url", "timezone")
 def move(settings: Settings, *, run_id: int, at: str | None, after: str | None) -> None:
-    """Give a run that was triggered another due time, while it is planned."""
+    """Change the due time of a triggered run that is still planned."""
     if (at is None) == (after is None):
         raise click.UsageError("expected one of --at and --in")
     moment = None if at is None else Instant.of(read_moment(at, "--at", zone=settings.zone))
@@ -482,7 +488,7 @@ def move(settings: Settings, *, run_id: int, at: str | None, after: str | None) 
 @_run_ids
 @takes_settings("database_url")
 def cancel(settings: Settings, run_ids: tuple[int, ...]) -> None:
-    """Cancel runs that were triggered, while they are planned; again is no error."""
+    """Cancel triggered runs that are still planned; doing it twice is no error."""
     ids = _distinct(run_ids)
     with connect(settings) as client:
         for run_id in ids:

@@ -38,8 +38,8 @@ def sso() -> None:
 def apply(settings: Settings, file: Path, dry_run: bool, yes: bool) -> int:
     """Make the rules match the FILE: what the members of each group of the provider may do.
 
-    Rules that are not in the FILE go. Before it asks, it lists the users whose rights change. FILE
-    - is standard input.
+    Rules that are not in the FILE are removed. Before it asks, it lists the users whose rights
+    change. FILE - is standard input.
     """
     [source] = read_sources([file])
     with open_client(settings) as client:
@@ -82,10 +82,10 @@ def export(settings: Settings) -> None:
 @click.argument("subject")
 @takes_settings("database_url")
 def link(settings: Settings, name: str, subject: str) -> None:
-    """Link a user to an identity: what the provider of WARREN_OIDC_ISSUER calls them, its `sub`.
+    """Link a user to an identity: the claim `sub` that the provider of WARREN_OIDC_ISSUER sends.
 
-    The user's sessions end, the password is no longer accepted, and the rights come from rules from
-    the next sign-in on.
+    The user's sessions end, the password is no longer accepted, and from the next sign-in on, the
+    rules decide the rights.
     """
     if settings.oidc_issuer is None:
         raise CommandError("WARREN_OIDC_ISSUER: expected the URL of the provider, it is not set")
@@ -98,7 +98,7 @@ def link(settings: Settings, name: str, subject: str) -> None:
 @click.argument("name")
 @takes_settings("database_url")
 def unlink(settings: Settings, name: str) -> None:
-    """Make a user local again: sessions end, tokens are revoked, the rights stay as they are."""
+    """Make a linked user local again: sessions end, tokens are revoked, rights stay as they are."""
     with open_client(settings) as client:
         client.commands.identities.unlink(client.ids.user(name))
     print(f"unlinked {name}")

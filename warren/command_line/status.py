@@ -29,7 +29,7 @@ _HEADERS = ("job", "app", "trouble", "since", "due times", "newest error or reas
 def status(settings: Settings, app: str | None, as_json: bool) -> int:
     """Show which jobs are in trouble, since when and why; exit with 2 if one fails, else with 0.
 
-    A job fails if its newest due time that is over failed.
+    A job fails if its newest finished due time failed.
     """
     with connect(settings) as client:
         board = client.board(app=app)

@@ -97,9 +97,11 @@ def _read_date(_context: click.Context, _option: click.Parameter, text: str | No
     metavar="JOB=VALUE",
     multiple=True,
     callback=read_values,
-    help="The result of JOB, for a handler that calls it and waits. VALUE is JSON, or else a text.",
+    help="The result of JOB, if the handler calls it and waits. VALUE is JSON, or else plain text.",
 )
-@click.option("--pdb", "is_post_mortem", is_flag=True, help="Debug a run where it has failed.")
+@click.option(
+    "--pdb", "is_post_mortem", is_flag=True, help="Stop in the debugger where a run has failed."
+)
 def try_handler(  # noqa: PLR0917 - click passes its parameters by name
     file: str,
     handler: str,

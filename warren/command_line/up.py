@@ -57,7 +57,9 @@ POLL_SECONDS = 0.5
     "--executors", default=3, show_default=True, type=click.IntRange(1, 50), help="How many to run."
 )
 @click.option("--app", help="The executors' app. Default: the first in the job file or handlers.")
-@click.option("--reload", "reloads", is_flag=True, help="Use handlers as soon as they are saved.")
+@click.option(
+    "--reload", "reloads", is_flag=True, help="Reload handlers as soon as they are saved."
+)
 @takes_settings("log_dir", "state_dir", "slots", "host", "port", "timezone", "log_level")
 def up(
     settings: Settings,

@@ -36,7 +36,7 @@ def import_group() -> None:
     "--take-over", is_flag=True, help="Start the jobs that ran there; stop XXL-JOB first."
 )
 @click.option(
-    "--again", is_flag=True, help="With --take-over: also start those that were started here once."
+    "--again", is_flag=True, help="With --take-over: also start jobs that were started here before."
 )
 @click.option(
     "--give-back",
@@ -59,7 +59,7 @@ def import_group() -> None:
 @click.option(
     "--datetime-timezone",
     metavar="ZONE",
-    help="Time zone of its DATETIME columns, if it is another and not found by itself.",
+    help="Time zone of its DATETIME columns, if it differs and is not detected.",
 )
 @click.option(
     "--runs",
