@@ -16,8 +16,7 @@ from sqlalchemy import (
     select,
 )
 
-from warren.sql.alarms.alarms import MessageKind, is_ready
-from warren.sql.alarms.rate_limit import is_undecided
+from warren.sql.alarms.alarms import MessageKind, is_ready, is_undecided
 from warren.sql.engine import Database
 from warren.sql.jobs.due_jobs import earliest_tick
 from warren.sql.models import Run, Sequence

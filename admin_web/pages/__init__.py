@@ -7,7 +7,7 @@ from warren.admin_web.pages.account import (
     PreferencePages,
     SignInPages,
 )
-from warren.admin_web.pages.alarms import AlarmPages, IncidentPages
+from warren.admin_web.pages.alarms import AlarmPages, IncidentPages, MutePages
 from warren.admin_web.pages.apps import AppPages
 from warren.admin_web.pages.backfills import BackfillForms, BackfillPages
 from warren.admin_web.pages.board import BoardPages
@@ -27,7 +27,6 @@ from warren.admin_web.pages.job_pages import JobPages
 from warren.admin_web.pages.ledger import LedgerPages
 from warren.admin_web.pages.limits import LimitPages, QueuePages
 from warren.admin_web.pages.monitoring import HealthPages
-from warren.admin_web.pages.mutes import MutePages
 from warren.admin_web.pages.run_pages import RunErrorPages, RunPages
 from warren.admin_web.pages.single_sign_on import GroupRulePages, SingleSignOnPages
 from warren.admin_web.pages.timeline import TimelinePages

@@ -21,9 +21,8 @@ from warren.scheduler.alarms.events import (
     to_text,
 )
 from warren.scheduler.board.error_text import error_of
-from warren.sql.alarms import alarms, rate_limit
-from warren.sql.alarms.alarms import RUN_END, AlarmStatus, NewAlarm, RunAlarm
-from warren.sql.alarms.rate_limit import Group
+from warren.sql.alarms import alarms
+from warren.sql.alarms.alarms import RUN_END, AlarmStatus, Group, NewAlarm, RunAlarm
 from warren.sql.board import mutes
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, iso
@@ -68,12 +67,12 @@ class AlarmRateLimiter:
     def run_round(self, now_ms: int) -> float:
         """Decide about a batch; return the seconds until the next round, 0 when there is more."""
         if not self._is_made:
-            self._database.write(rate_limit.make_lock_row)
+            self._database.write(alarms.make_lock_row)
             self._is_made = True
         is_untidy = now_ms - self._tidied_at > TIDY_MS
         if is_untidy and self._database.write(lambda session: _tidy(session, now_ms)) < BATCH:
             self._tidied_at = now_ms
-        if not self._database.read(lambda session: rate_limit.is_decision_needed(session, now_ms)):
+        if not self._database.read(lambda session: alarms.is_decision_needed(session, now_ms)):
             return ROUND_SECONDS
         decided = self._database.write(lambda session: self._decide(session, now_ms))
         if decided:
@@ -81,20 +80,20 @@ class AlarmRateLimiter:
         return 0.0 if decided >= BATCH else ROUND_SECONDS
 
     def _decide(self, session: Session, now_ms: int) -> int:
-        if not rate_limit.hold_lock_row(session):
+        if not alarms.hold_lock_row(session):
             return 0  # another scheduler is doing it
-        undecided = rate_limit.undecided(session, BATCH)
+        undecided = alarms.undecided(session, BATCH)
         muted = _hold_back_muted(session, undecided, now_ms)
         fresh = [alarm for alarm in undecided if alarm.id not in muted]
         groups: dict[tuple[Group, bool], list[Alarm]] = defaultdict(list)
         for alarm in fresh:
-            groups[Group.of(alarm), rate_limit.is_about_absence(alarm)].append(alarm)
+            groups[Group.of(alarm), alarms.is_about_absence(alarm)].append(alarm)
         for (group, about_absence), members in groups.items():
-            before = rate_limit.let_through_since(
+            before = alarms.let_through_since(
                 session, group, now_ms - HOUR_MS, about_absence=about_absence
             )
             self._split(session, before, members, now_ms)
-        overdue = rate_limit.overdue_groups(session, now_ms, GROUPS)
+        overdue = alarms.overdue_groups(session, now_ms, GROUPS)
         for group in overdue:
             _sum_up(session, group, now_ms)
         return len(undecided) + len(overdue)
@@ -105,7 +104,7 @@ class AlarmRateLimiter:
         """Let as many new alarms through as there is room for after those from `before`."""
         room = max(0, self._per_hour - len(before))
         ready, held = members[:room], members[room:]
-        rate_limit.change(session, [alarm.id for alarm in ready], {"status": AlarmStatus.READY})
+        alarms.change(session, [alarm.id for alarm in ready], {"status": AlarmStatus.READY})
         if held:
             first = min([*before, *(alarm.created_at for alarm in ready)], default=now_ms)
             columns = {
@@ -113,7 +112,7 @@ class AlarmRateLimiter:
                 "next_try_at": first + HOUR_MS,
                 "content": _shortened(held[0].content),
             }
-            rate_limit.change(session, [alarm.id for alarm in held], columns)
+            alarms.change(session, [alarm.id for alarm in held], columns)
 
 
 def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> set[int]:
@@ -135,7 +134,7 @@ def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> s
             continue
         until = iso(mute.until_at)
         error = f"muted by {mute.made_by} until {until}: {mute.reason}".rstrip(": ")
-        rate_limit.change(session, [alarm.id], {"status": AlarmStatus.DISMISSED, "error": error})
+        alarms.change(session, [alarm.id], {"status": AlarmStatus.DISMISSED, "error": error})
         held.add(alarm.id)
     alarms.mark_runs(
         session,
@@ -147,12 +146,12 @@ def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> s
 
 def run_ids_of(session: Session, alarm: Alarm) -> list[int]:
     """Return the runs that an alarm is about: those of all alarms in it if it is a summary."""
-    if not alarm.subject_key.startswith(rate_limit.SUMMARY):
+    if not alarm.subject_key.startswith(alarms.SUMMARY):
         return [alarm.run_id] if alarm.run_id else []
     news = from_text(alarm.content)
     if not isinstance(news, Summary):
         return []
-    return rate_limit.runs_in_summary(session, Group.of(alarm), news.first_at, news.last_at)
+    return alarms.runs_in_summary(session, Group.of(alarm), news.first_at, news.last_at)
 
 
 def _shortened(content: str) -> str:
@@ -163,7 +162,7 @@ def _shortened(content: str) -> str:
 
 def _sum_up(session: Session, group: Group, now_ms: int) -> None:
     """Replace the alarms held back of a group by one summary."""
-    held = rate_limit.held_of(session, group)
+    held = alarms.held_of(session, group)
     newest = session.get_one(Alarm, held.newest_id)
     news = from_text(newest.content)
     summary = Summary(
@@ -172,11 +171,11 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
         count=held.number,
         first_at=held.first_at,
         last_at=held.last_at,
-        run_ids=tuple(rate_limit.last_runs(session, group, NAMED_RUNS)),
+        run_ids=tuple(alarms.last_runs(session, group, NAMED_RUNS)),
     )
-    rate_limit.mark_summarized(session, group)
+    alarms.mark_summarized(session, group)
     alarm = NewAlarm(
-        subject_key=f"{rate_limit.SUMMARY}{newest.id}",
+        subject_key=f"{alarms.SUMMARY}{newest.id}",
         channel=newest.channel,
         target=newest.target,
         content=to_text(summary),
@@ -190,7 +189,7 @@ def _sum_up(session: Session, group: Group, now_ms: int) -> None:
 
 def _tidy(session: Session, now_ms: int) -> int:
     """Give up alarms unsent for a day, and delete old finished ones; return how many."""
-    stale = rate_limit.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
+    stale = alarms.expired(session, before_ms=now_ms - GIVE_UP_MS, limit=BATCH)
     # If another scheduler claims one meanwhile, it decides.
     given_up = [alarm for alarm in stale if _give_up(session, alarm)]
     if given_up:
@@ -198,7 +197,7 @@ def _tidy(session: Session, now_ms: int) -> int:
         run_ids = [run_id for alarm in about_runs for run_id in run_ids_of(session, alarm)]
         alarms.mark_runs(session, run_ids, RunAlarm.GIVEN_UP)
         log.error("alarms_withheld", count=len(given_up))
-    return rate_limit.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)
+    return alarms.purge(session, before_ms=now_ms - KEEP_MS, limit=BATCH)
 
 
 def _give_up(session: Session, alarm: Alarm) -> bool:

@@ -22,7 +22,7 @@ from warren.scheduler.alarms.targets import alarms_to, app_targets
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.sql import epochs
-from warren.sql.alarms import alarms, incidents, rate_limit
+from warren.sql.alarms import alarms, incidents
 from warren.sql.alarms.alarms import AppAlarm, NewAlarm, WaitingApp
 from warren.sql.engine import Database
 from warren.sql.epochs import EpochRow
@@ -34,7 +34,7 @@ from warren.sql.registry import presence
 #: The shortest time between two checks for absence, depending on `absence_seconds`, and the usual.
 SHORT_ROUND_SECONDS = 0.25
 ROUND_SECONDS = 5.0
-_SUBJECTS = (rate_limit.ABSENCE, rate_limit.RETURN)
+_SUBJECTS = (alarms.ABSENCE, alarms.RETURN)
 
 
 class AbsenceWatch:
@@ -84,12 +84,12 @@ class AbsenceWatch:
 
     def _has_changed(self, app: WaitingApp, last: AppAlarm | None) -> bool:
         """Return whether the last alarm about an app is out of date."""
-        if last is not None and last.subject_key.startswith(rate_limit.ABSENCE):
+        if last is not None and last.subject_key.startswith(alarms.ABSENCE):
             return bool(self._roster.routable(app.name))
         return self._roster.absent_seconds(app.name) >= self._absence_seconds
 
     def _add_alarms(self, session: Session, apps: list[WaitingApp], now_ms: int) -> None:
-        if not rate_limit.hold_lock_row(session):
+        if not alarms.hold_lock_row(session):
             return  # another scheduler is doing this; the next check sees its alarms
         newest = alarms.newest_of_apps(session, _SUBJECTS)
         heard = presence.last_heard(session)
@@ -98,15 +98,15 @@ class AbsenceWatch:
             last = newest.get(app.id)
             if not self._has_changed(app, last):
                 continue
-            if last is not None and last.subject_key.startswith(rate_limit.ABSENCE):
+            if last is not None and last.subject_key.startswith(alarms.ABSENCE):
                 back = Return(app=app.name, since=last.created_at)
-                self._add(session, app, rate_limit.RETURN, back, now_ms)
+                self._add(session, app, alarms.RETURN, back, now_ms)
             elif not is_within(heard.get(app.name, 0), now_ms, absence_ms):
                 # An executor that another scheduler has seen recently is not absent.
                 seconds = round(self._roster.absent_seconds(app.name))
                 jobs = alarms.count_enabled(session, app.id)
                 news = Absence(app=app.name, seconds=seconds, jobs=jobs)
-                self._add(session, app, rate_limit.ABSENCE, news, now_ms)
+                self._add(session, app, alarms.ABSENCE, news, now_ms)
 
     def _add(
         self, session: Session, app: WaitingApp, subject: str, news: News, now_ms: int

@@ -3,12 +3,12 @@
 from warren.admin_web.api.endpoint import Group
 from warren.admin_web.api.endpoints.activity import (
     ActivityEndpoints,
+    BoardEndpoints,
     IncidentEndpoints,
     LedgerEndpoints,
 )
 from warren.admin_web.api.endpoints.apps import AppEndpoints
 from warren.admin_web.api.endpoints.backfills import BackfillEndpoints
-from warren.admin_web.api.endpoints.board import BoardEndpoints
 from warren.admin_web.api.endpoints.calendars import CalendarEndpoints
 from warren.admin_web.api.endpoints.cluster import ClusterEndpoints, MetaEndpoints
 from warren.admin_web.api.endpoints.job_files import JobFileEndpoints

@@ -1,4 +1,7 @@
-"""What happened: alarms, incidents, runs per day, due times compared with runs, who did what."""
+"""What happened: alarms, incidents, runs per day, due times compared with runs, who did what.
+
+The board says what is wrong now, since when and why.
+"""
 
 import json
 import time
@@ -11,7 +14,7 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from warren.admin_web.api.endpoint import Call, endpoint, serves
-from warren.admin_web.api.endpoints.apps import asked_app_ids
+from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of, job_named
 from warren.admin_web.api.paging import (
     Cursor,
@@ -24,16 +27,21 @@ from warren.admin_web.api.paging import (
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.services import ApiServices
 from warren.resources import alarms as operations
+from warren.resources import board as board_operations
 from warren.resources import instant
 from warren.resources import reports as report_operations
 from warren.resources.alarms import Alarm, AlarmCount, Incident, TestAnswer
+from warren.resources.board import Board, JobMute
+from warren.resources.instant import Instant
 from warren.resources.operation import DEFAULT_LIMIT, InstantText, Scope, Word, page_type
 from warren.resources.reports import Day, DaysAnswer
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.audit.integrity_check import audit_job
 from warren.scheduler.audit.tally import JobTally
+from warren.scheduler.commands.alarm_commands import MAX_DAYS
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import CalendarDays, days_between
+from warren.scheduler.views import board_view
 from warren.scheduler.views.alarm_view import alarm_view, incident_view
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
@@ -414,3 +422,41 @@ def _stretches(bounds: tuple[int, int]) -> Iterator[tuple[int, int]]:
 
 def _text_of(instant_ms: int) -> str:
     return moment(instant_ms).isoformat(timespec="milliseconds")
+
+
+class BoardEndpoints:
+    """How the jobs of the token's apps are doing."""
+
+    name = "board"
+
+    def __init__(self, services: ApiServices) -> None:
+        self._services = services
+
+    @serves(board_operations.show_board)
+    def show(self, call: Call) -> Board:
+        app, now_ms = call.query.app, self._services.now_ms()
+        app_id = None if app is None else app_id_of(self._services, call, app)
+        return self._services.database.read(
+            lambda session: board_view.read(session, call.actor, now_ms=now_ms, app_id=app_id)
+        ).board
+
+    @serves(board_operations.mute_job)
+    def mute(self, call: Call, app: str, name: str) -> JobMute:
+        job_id = job_id_of(self._services, call, app, name)
+        until_ms = body_instant_ms("/until", call.body.until)
+        if until_ms is None:
+            raise Problem(Code.MUTE_END, "until", most=MAX_DAYS, got="null")
+        self._services.commands(call.actor).mutes.mute(
+            job_id, until_ms=until_ms, why=call.body.why, silent=call.body.silent
+        )
+        return JobMute(
+            by=call.actor.who,
+            why=call.body.why,
+            until=Instant.of(until_ms),
+            silent=call.body.silent,
+        )
+
+    @serves(board_operations.unmute_job)
+    def unmute(self, call: Call, app: str, name: str) -> None:
+        job_id = job_id_of(self._services, call, app, name)
+        self._services.commands(call.actor).mutes.unmute(job_id)

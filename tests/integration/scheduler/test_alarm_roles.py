@@ -30,7 +30,7 @@ from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.node_context import Timeouts
 from warren.scheduler.problems import Problem
-from warren.sql.alarms import rate_limit
+from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import AlarmStatus, MessageKind, secret_of
 from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS, HOUR_MS
@@ -586,14 +586,14 @@ class TestSending:
         run_id = desk.fail(desk.job())
         desk.limiter.run_round(START)
         desk.pass_time(GIVE_UP_MS + 1)
-        expired = rate_limit.expired
+        expired = alarms.expired
 
         def overtaken(session: Session, **limits: int) -> Sequence[Alarm]:
             stale = expired(session, **limits)
             desk.mailer.run_round(desk.now_ms)
             return stale
 
-        monkeypatch.setattr(rate_limit, "expired", overtaken)
+        monkeypatch.setattr(alarms, "expired", overtaken)
         with capture_logs() as events:
             desk.limiter.run_round(desk.now_ms)
 

@@ -6,7 +6,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from tests.support.sql_rows import NOW_MS, side_by_side
-from warren.sql.alarms import alarms, rate_limit
+from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import AlarmStatus, MessageKind, NewAlarm
 from warren.sql.engine import Database
 from warren.sql.models import Alarm
@@ -114,13 +114,13 @@ def test_mails_and_webhooks_are_claimed_apart(database: Database) -> None:
 
 
 def test_one_scheduler_at_a_time_holds_the_gate(mariadb_database: Database) -> None:
-    mariadb_database.write(rate_limit.make_lock_row)
-    mariadb_database.write(rate_limit.make_lock_row)
+    mariadb_database.write(alarms.make_lock_row)
+    mariadb_database.write(alarms.make_lock_row)
     held, let_go = threading.Event(), threading.Event()
 
     def hold() -> bool:
         def unit(session: Session) -> bool:
-            found = rate_limit.hold_lock_row(session)
+            found = alarms.hold_lock_row(session)
             held.set()
             assert let_go.wait(30)
             return found
@@ -129,14 +129,14 @@ def test_one_scheduler_at_a_time_holds_the_gate(mariadb_database: Database) -> N
 
     def come_second() -> list[bool]:
         assert held.wait(30)
-        during = mariadb_database.write(rate_limit.hold_lock_row)
+        during = mariadb_database.write(alarms.hold_lock_row)
         let_go.set()
         return [during]
 
     first, second = side_by_side(hold, come_second)
 
     assert (first, second) == (True, [False])
-    assert mariadb_database.write(rate_limit.hold_lock_row)
+    assert mariadb_database.write(alarms.hold_lock_row)
 
 
 def test_long_texts_of_any_kind_are_kept(database: Database) -> None:
