@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import structlog
 
-from warren.scheduler import rounds
+from warren.scheduler import pending_work
 from warren.scheduler.dispatch.peeks import SWEEP_MS
 from warren.scheduler.dispatch.planner import BEGIN_MS
 from warren.scheduler.roles import Roles
@@ -92,12 +92,12 @@ class SchedulerNode:
         loops.add("registrar", roles.registrar.run_round, longest_seconds=NAP_SECONDS)
         loops.add("presence", roles.presence.run_round, on_stop=roles.presence.wake)
         loops.add("pending work", roles.work.run_round)
-        loops.add_resting("planner", roles.planner.run_round, rounds.planner(BEGIN_MS))
+        loops.add_resting("planner", roles.planner.run_round, pending_work.planner(BEGIN_MS))
         loops.add("missed runs", roles.missed_runs.run_round)
         loops.add_resting(
             "dispatcher",
             roles.dispatcher.run_round,
-            rounds.dispatcher,
+            pending_work.dispatcher,
             rest=roles.dispatcher.rest,
             rest_seconds=SWEEP_MS / 1000,
         )
@@ -110,16 +110,18 @@ class SchedulerNode:
         if roles.log_removal is not None:
             removal = roles.log_removal.run_round
             loops.add("log removal", removal, longest_seconds=NAP_SECONDS)
-        loops.add_resting("rescuer", roles.rescuer.run_round, rounds.rescuer)
+        loops.add_resting("rescuer", roles.rescuer.run_round, pending_work.rescuer)
         for name, run_round in (
             ("reaper", roles.reaper.run_round),
             ("reconciler", roles.reconciler.run_round),
         ):
-            loops.add_resting(name, run_round, rounds.settlers, longest_seconds=SETTLE_SECONDS)
-        loops.add_resting("backfills", roles.refill.run_round, rounds.backfills)
-        loops.add_resting("killer", roles.killer.run_round, rounds.killer)
-        loops.add_resting("flow keeper", roles.flow_keeper.run_round, rounds.flow_keeper)
-        loops.add_resting("drainer", roles.drainer.run_round, rounds.drainer)
+            loops.add_resting(
+                name, run_round, pending_work.settlers, longest_seconds=SETTLE_SECONDS
+            )
+        loops.add_resting("backfills", roles.refill.run_round, pending_work.backfills)
+        loops.add_resting("killer", roles.killer.run_round, pending_work.killer)
+        loops.add_resting("flow keeper", roles.flow_keeper.run_round, pending_work.flow_keeper)
+        loops.add_resting("drainer", roles.drainer.run_round, pending_work.drainer)
         loops.add_periodic("board", {"board keeper": roles.board_keeper.run_round})
         records: dict[str, Callable[[int], float]] = {
             "load recorder": roles.load_recorder.run_round,

@@ -21,7 +21,7 @@ from typing import Any
 from warren.broker.messages import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
-from warren.scheduler import rounds
+from warren.scheduler import pending_work
 from warren.scheduler.alarms.channels.mail import Mailer
 from warren.scheduler.alarms.channels.message import MessageContext
 from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
@@ -69,6 +69,7 @@ from warren.scheduler.node_context import (
     NodeContext,
     Timeouts,
 )
+from warren.scheduler.pending_work import PendingWork, WakeCondition
 from warren.scheduler.recovery.flow_keeper import FlowKeeper
 from warren.scheduler.recovery.reaper import Reaper
 from warren.scheduler.recovery.reconciler import Reconciler
@@ -77,15 +78,7 @@ from warren.scheduler.recovery.rescuer import Rescuer
 from warren.scheduler.retention.clearing import Cleaner
 from warren.scheduler.retention.log_removal import LogRemoval
 from warren.scheduler.retention.reporter import Reporter
-from warren.scheduler.rounds import (
-    LONGEST_SECONDS,
-    NAP_SECONDS,
-    Loop,
-    PendingWork,
-    Role,
-    WakeCondition,
-    WakeUps,
-)
+from warren.scheduler.rounds import LONGEST_SECONDS, NAP_SECONDS, Loop, Role, WakeUps
 from warren.scheduler.routing.probes import Probes
 from warren.scheduler.routing.routes import Router, with_added
 from warren.scheduler.triggers import Confirmations, TriggerMessages, TriggerPublisher
@@ -174,9 +167,9 @@ class RoleLoops:
         )
         return self.add(name, role, longest_seconds=NAP_SECONDS)
 
-    def add_periodic(self, thread: str, rounds_of: Mapping[str, Callable[[int], float]]) -> None:
+    def add_periodic(self, thread: str, rounds: Mapping[str, Callable[[int], float]]) -> None:
         """Make one thread for roles that nobody wakes and that may wait for each other."""
-        roles = [self._role(name, run_round, inf) for name, run_round in rounds_of.items()]
+        roles = [self._role(name, run_round, inf) for name, run_round in rounds.items()]
         self._loops.append(Loop(*roles, name=thread))
 
     def _role(self, name: str, run_round: Callable[[int], float], longest_seconds: float) -> Role:
@@ -228,20 +221,20 @@ class AlarmRoles:
             database=database, per_hour=policy.per_hour, on_ready=self._wake_senders
         )
         self.loops = RoleLoops(now_ms, work, wakes)
-        self._add("alarm rate limiter", limiter.run_round, rounds.alarm_rate_limiter)
+        self._add("alarm rate limiter", limiter.run_round, pending_work.alarm_rate_limiter)
         post = Webhook(policy.webhook_allow, secret_of=self._secret_of)
         webhook = self._sender(post.send, MessageKind.WEBHOOK, SlowTargets())
-        self._add("webhooks", webhook.run_round, rounds.webhooks)
+        self._add("webhooks", webhook.run_round, pending_work.webhooks)
         slow = SlowTargets()
         for number in range(1, RUN_WEBHOOK_THREADS + 1):
             signed = self._sender(
                 SignedWebhook(post, keys.of_webhooks).send, MessageKind.RUN_END, slow
             )
-            self._add(f"run webhooks {number}", signed.run_round, rounds.run_webhooks)
+            self._add(f"run webhooks {number}", signed.run_round, pending_work.run_webhooks)
         if policy.mail_server is not None:
             mail = Mailer(policy.mail_server, domain=f"{cluster_id}.warren")
             mailer = self._sender(mail.send, MessageKind.MAIL, SlowTargets())
-            self._add("mailer", mailer.run_round, rounds.mailer)
+            self._add("mailer", mailer.run_round, pending_work.mailer)
 
     def _add(self, name: str, run_round: Callable[[int], float], wanted: WakeCondition) -> None:
         self.loops.add_resting(name, run_round, wanted, longest_seconds=ALARM_LONGEST_SECONDS)

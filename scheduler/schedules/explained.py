@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from warren.broker.reasons import Reason, Why
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import ClockChange, WallClock
+from warren.scheduler.schedules.nominal_days import OnHoliday
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
@@ -20,7 +21,6 @@ from warren.scheduler.schedules.working_days import (
     NO_CALENDARS,
     Calendar,
     Calendars,
-    OnHoliday,
     date_of,
     day_of,
 )

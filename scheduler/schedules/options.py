@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from warren.broker import durations
 from warren.scheduler.problems import Code, Problem, unknown_word
 from warren.scheduler.problems import FieldName as Name
-from warren.scheduler.schedules.working_days import OnHoliday
+from warren.scheduler.schedules.nominal_days import OnHoliday
 
 #: The names of calendars.
 CALENDAR_PATTERN = r"[a-z][a-z0-9-]{0,31}"

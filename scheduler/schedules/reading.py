@@ -25,6 +25,7 @@ from warren.resources.calendars import WEEKDAYS
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.problems import Code, Problem, echo
+from warren.scheduler.schedules.nominal_days import MonthWorkdays, OnHoliday
 from warren.scheduler.schedules.options import DAY_SECONDS, ScheduleOptions, Window
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
 from warren.scheduler.schedules.registry import (
@@ -47,8 +48,6 @@ from warren.scheduler.schedules.working_days import (
     Calendar,
     Calendars,
     CalendarVersion,
-    MonthWorkdays,
-    OnHoliday,
     day_of,
 )
 from warren.sql.jobs import calendars

@@ -13,8 +13,9 @@ from tests.support.fake_executor import FakeExecutor
 from warren.broker.errors import BrokerUnavailable
 from warren.broker.messages import Kill, KnownState
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.pending_work import PendingWork, RestingRole
 from warren.scheduler.retention.clearing import Cleaner
-from warren.scheduler.rounds import LONGEST_SECONDS, NAP_SECONDS, PendingWork, RestingRole
+from warren.scheduler.rounds import LONGEST_SECONDS, NAP_SECONDS
 from warren.scheduler.triggers import Confirmations
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.run_status import RunStatus

@@ -8,7 +8,7 @@ import pytest
 from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
 from warren.scheduler.node import SchedulerNode
-from warren.scheduler.rounds import PendingWork, RestingRole
+from warren.scheduler.pending_work import PendingWork, RestingRole
 from warren.sql.run_status import RunStatus
 
 

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.support.moved_clock import AdvancedClock
-from warren.scheduler.rounds import NAP_SECONDS, PendingWork, RestingRole, WakeUp
+from warren.scheduler.pending_work import PendingWork, RestingRole
+from warren.scheduler.rounds import NAP_SECONDS, WakeUp
 from warren.sql.dialects.sqlite import SQLite
 from warren.sql.engine import SeenIds
 from warren.sql.pending import Pending
