@@ -128,11 +128,11 @@ class Code(Sentence):
     CALENDAR_UNKNOWN = "unknown calendar %(got)r; first: warren calendars apply"
     CALENDAR_UNKNOWN_NEAR = "unknown calendar %(got)r, did you mean %(near)r?"
     CALENDAR_PAST = (
-        "calendar %(calendar)r knows no day after %(until)s, which has passed: give it a later "
-        "until, with the days off since"
+        "calendar %(calendar)r ended on %(until)s: give it a later until, with the days off "
+        "since then"
     )
     CALENDAR_WITHOUT_WORK = "calendar %(calendar)r has no working day from today to %(until)s"
-    CALENDAR_NOT_KNOWN = "calendar %(calendar)r knows no day after %(until)s, asked for: %(got)s"
+    CALENDAR_NOT_KNOWN = "calendar %(calendar)r ends on %(until)s, asked for: %(got)s"
     CALENDAR_DAYS = "expected up to %(most)s days of a calendar, got: %(got)s"
     CALENDAR_DAY = "expected %(day)s to be work, off, or off with a name, got: %(got)r"
     CALENDAR_SOURCE = (
@@ -141,20 +141,20 @@ class Code(Sentence):
     )
     HOLIDAYS_UNKNOWN = "unknown country %(got)r, did you mean %(near)r?"
     HOLIDAYS_OVER = (
-        "the package holidays has no days of %(year)s for %(got)r: add until: %(until)s, with "
+        "the package holidays has no data on %(got)r for %(year)s: add until: %(until)s, with "
         "days of your own"
     )
-    HOLIDAYS_MISSING = "the days of a country need warren[server], which brings holidays"
-    ICALENDAR_MISSING = "an .ics file needs warren[server], which brings icalendar"
+    HOLIDAYS_MISSING = (
+        "the holidays of a country need warren[server], which includes the package holidays"
+    )
+    ICALENDAR_MISSING = "an .ics file needs warren[server], which includes the package icalendar"
     ICALENDAR = "expected %(got)r to be an iCalendar file with all-day events: %(why)s"
     NO_CALENDAR = "no calendar named %(name)r", ProblemKind.UNKNOWN
     NO_CALENDAR_VERSION = (
         "calendar %(name)r has no version %(number)s",
         ProblemKind.UNKNOWN,
     )
-    CALENDAR_LEAVES_NONE = (
-        "calendar %(calendar)r leaves no due time: it knows no day after %(until)s"
-    )
+    CALENDAR_LEAVES_NONE = "calendar %(calendar)r leaves no due time: it ends on %(until)s"
     PERIOD = "expected period to be 1-999999999 whole seconds, got: %(got)r"
     INSTANT = "expected at to be an ISO 8601 instant with its offset, got: %(got)r"
     SCHEDULE_KIND = "expected schedule kind to be one of %(known)s, got: %(got)r"
@@ -163,7 +163,7 @@ class Code(Sentence):
     TIMEZONE_TOO_LONG = "unknown time zone %(got)r"
 
     # The other fields of a job.
-    EMPTY = "expected %(what)s to be a text, got: ''"
+    EMPTY = "expected %(what)s to be a non-empty text, got: ''"
     LINE = "expected %(what)s to be a line of up to %(most)s characters, got: %(got)r"
     INVISIBLE = "expected name to have visible characters only, it has %(got)s"
     INTEGER = "expected %(what)s to be an integer from %(least)s to %(most)s, got: %(got)s"
@@ -174,12 +174,12 @@ class Code(Sentence):
     PARAM_TOO_LONG = "expected param to be up to %(most)s bytes, got: %(got)s bytes"
     PARAM_NO_JSON = "expected param to be JSON, because its handler has params: %(fault)s"
     PARAM_MISSING = "expected param to have %(name)r"
-    PARAM_NEEDED = "expected a param, as the job has none and its handler takes %(params)s"
+    PARAM_NEEDED = "expected a param, because the job has none and its handler takes %(params)s"
     PARAM_UNKNOWN = "param has no %(name)r"
     PARAM_UNKNOWN_NEAR = "param has no %(name)r, did you mean %(near)r?"
     PARAM_TYPE = "expected %(name)s to be %(kind)s, got: %(got)s"
     PARAM_CHOICE = "expected %(name)s to be one of %(choices)s, got: %(got)s"
-    PARAM_RULE = "expected %(name)s to keep %(rule)s, got: %(got)s"
+    PARAM_RULE = "expected %(name)s to satisfy %(rule)s, got: %(got)s"
     PARAM_OF_SCRIPT = (
         "expected param of a script to contain no NUL, which cannot be passed to a program"
     )
@@ -204,12 +204,12 @@ class Code(Sentence):
     UNKNOWN_CHILD = "unknown child %(got)r"
     UNKNOWN_APP = "unknown app %(got)r"
     DECLARED_IN_FILE = (
-        "this job is declared in a job file already; declare it in one place, or move it here "
+        "this job is already declared in a job file; declare it in one place, or move it here "
         "with take-over"
     )
     DECLARED_IN_CODE = (
-        "this job is declared in code already, in %(module)s; declare it in one place, or move it "
-        "here with take-over"
+        "this job is already declared in code, in %(module)s; declare it in one place, or move "
+        "it here with take-over"
     )
     MODULE_TOO_LONG = "expected the name of a module of up to %(most)s characters, got: %(got)r"
     JOB_NAME_TAKEN = "app %(app)s already has a job named %(name)r", ProblemKind.CONFLICT
@@ -223,7 +223,7 @@ class Code(Sentence):
     LIMITS_TOO_MANY = "expected up to %(most)s limits, of %(longest)s characters together"
     LIMIT_TOO_SMALL = "each run takes %(n)s of limit %(name)r, which never has more than %(most)s"
     LIMIT_TAKEN = (
-        "each run of job %(name)s takes %(n)s of limit %(limit)r, which must have at least as much",
+        "each run of job %(name)s takes %(n)s of limit %(limit)r, which must be at least as high",
         ProblemKind.CONFLICT,
     )
     LIMIT_NAMED = (
@@ -235,7 +235,7 @@ class Code(Sentence):
     LIMIT_UNKNOWN = "unknown limit %(got)r"
     LIMIT_UNKNOWN_NEAR = "unknown limit %(got)r, did you mean %(near)r?"
     TOO_MANY_WAITING = (
-        "job %(job)s already has as many runs waiting as may wait: %(n)s",
+        "job %(job)s already has the maximum number of waiting runs: %(n)s",
         ProblemKind.CONFLICT,
     )
     SCOPE_OF_BROADCAST = (
@@ -252,17 +252,18 @@ class Code(Sentence):
     EXPECT_RULE = "expected expect to be like 'start_within: 5m, finish_by: 07:00', got: %(got)r"
     EXPECT_NO_SCHEDULE = "expected a schedule, because %(what)s is set"
     EXPECT_OVER_TIMEOUT = (
-        "expected %(what)s to be under the timeout of %(most)s s, got: %(got)s; it would never tell"
+        "expected %(what)s to be under the timeout of %(most)s s, got: %(got)s; it would never "
+        "trigger"
     )
     EXPECT_UNDER_PERIOD = (
-        "expected %(what)s to be at least the schedule's %(least)s s, got: %(got)s; "
-        "it could not be kept"
+        "expected %(what)s to be at least the schedule's %(least)s s, got: %(got)s; it could not "
+        "be met"
     )
 
     # Flows.
     FLOW_AND_HANDLER = "expected either a flow, or a handler or script, got: both"
-    FLOW_LIMITS = "a flow takes no limits; its nodes take those of their jobs"
-    FLOW_SCOPE = "the block of a flow counts in the whole cluster anyway; leave out scope"
+    FLOW_LIMITS = "a flow cannot have limits; its nodes use those of their jobs"
+    FLOW_SCOPE = "the block policy of a flow applies to the whole cluster anyway; leave out scope"
     FLOW_JOB_UNKNOWN = "node %(node)s of job %(job)s: unknown job %(got)r"
     FLOW_IN_FLOW = "node %(node)s of job %(job)s: expected a job with a handler, got flow %(got)r"
     FLOW_IS_NODE = "job %(job)s cannot become a flow: it is a node of %(flows)s"
@@ -285,18 +286,18 @@ class Code(Sentence):
     FLOW_RETRY_FORM = (
         "expected retry of node %(node)s to be a mapping such as '{delay: 10s}', got: %(got)s"
     )
-    FLOW_TEXT = "expected %(option)s of node %(node)s to be a text, got: %(got)s"
+    FLOW_TEXT = "expected %(option)s of node %(node)s to be text, got: %(got)s"
     FLOW_NODE_NAME = (
-        "expected nodes to have names of up to %(most)s letters, digits and _, that mean nothing "
-        "else in expressions, got: %(got)r"
+        "expected nodes to have names of up to %(most)s letters, digits and _, with no other "
+        "meaning in expressions, got: %(got)r"
     )
     FLOW_JOB = "expected job of node %(node)s to be NAME or APP/NAME, got: %(got)s"
-    FLOW_AFTER_UNKNOWN = "node %(node)s runs after %(got)r, which is no node of the flow"
-    FLOW_CIRCLE = "the nodes of the flow form a circle: %(path)s"
+    FLOW_AFTER_UNKNOWN = "node %(node)s runs after %(got)r, which is not a node of the flow"
+    FLOW_CIRCLE = "the nodes of the flow form a cycle: %(path)s"
     FLOW_EXPRESSION = "%(option)s of node %(node)s cannot be read: %(why)s"
     FLOW_NAME_UNKNOWN = (
-        "%(option)s of node %(node)s names %(got)r, which is not certainly over when the node "
-        "begins; it may name %(known)s"
+        "%(option)s of node %(node)s names %(got)r, which may not be over when the node begins; "
+        "it may name %(known)s"
     )
     FLOW_PARAM_AND_EACH = (
         "expected node %(node)s to have either each, whose elements are the params, or param, "
@@ -345,8 +346,8 @@ class Code(Sentence):
     NEVER_FIRES = "cannot start job %(job)s: %(why)s"
     CHILDREN_UNKNOWN = "cannot save job %(job)s: unknown child %(children)s"
     CHILDREN_TOO_MANY = "cannot save job %(job)s: expected up to %(most)s children, got: %(got)s"
-    CIRCLE = "cannot save job %(job)s: its children form a circle: %(path)s"
-    HIDDEN_CIRCLE = "cannot save job %(job)s: its children form a circle"
+    CIRCLE = "cannot save job %(job)s: its children form a cycle: %(path)s"
+    HIDDEN_CIRCLE = "cannot save job %(job)s: its children form a cycle"
     STILL_A_CHILD = (
         "cannot delete job %(job)s: it is still a child of %(parents)s",
         ProblemKind.CONFLICT,
@@ -359,9 +360,9 @@ class Code(Sentence):
     JOB_CHANGED = "job %(job)s has been changed in the meantime", ProblemKind.CONFLICT
     IN_JOB = "job %(job)s: %(why)s"
     EDIT_TOO_MANY = "expected up to %(most)s jobs at once, got: more"
-    EDIT_OF_NO_LIST = "expected mode to be set, as %(what)s is no list, got: %(got)s"
-    EDIT_TEXT = "expected %(what)s to be a text, got: a list"
-    EDIT_NOT_KEPT = "what %(what)s of job %(job)s was before is not kept", ProblemKind.CONFLICT
+    EDIT_OF_NO_LIST = "expected mode to be set, because %(what)s is not a list, got: %(got)s"
+    EDIT_TEXT = "expected %(what)s to be text, got: a list"
+    EDIT_NOT_KEPT = "the previous %(what)s of job %(job)s was not kept", ProblemKind.CONFLICT
     NO_EDIT = "no edit of many jobs with id %(id)s", ProblemKind.UNKNOWN
     NO_JOB = "no job with id %(id)s", ProblemKind.UNKNOWN
     NO_JOB_NAMED = "no job named %(name)r", ProblemKind.UNKNOWN
@@ -386,37 +387,37 @@ class Code(Sentence):
     KEY_REUSED = "the idempotency key was already used for another request"
     RUN_OVER = "run %(id)s is already %(status)s", ProblemKind.CONFLICT
     RUN_NOT_TRIGGERED = (
-        "run %(id)s was not triggered, so its due time cannot be changed or cancelled by itself",
+        "nobody triggered run %(id)s, so it cannot be moved or cancelled by itself",
         ProblemKind.CONFLICT,
     )
-    TRIGGER_PAST = "expected at to be in the future, got: %(got)s; with late it runs now"
+    TRIGGER_PAST = "expected at to be in the future, got: %(got)s; set late to run it now"
     MOVE_PAST = "expected at to be in the future, got: %(got)s"
     TRIGGER_TOO_FAR = "expected %(what)s to be within ten years, got: %(got)s"
     PARAM_NOT_MADE = "%(why)s"
-    PARAM_TEMPLATE = "expected param_template to be a text with expressions in {{ }}: %(why)s"
+    PARAM_TEMPLATE = "expected param_template to be text with expressions in {{ }}: %(why)s"
     PARAM_AND_TEMPLATE = "expected either param or param_template, got: both"
     RUN_DATE_WITHOUT_CALENDAR = "expected a calendar, because workdays is set"
     RUN_DATE_UNKNOWN = "no date for the run: calendar %(calendar)r: %(why)s"
     RUN_DATE = "expected a date as YYYY-MM-DD, such as 2026-12-01, got: %(got)s"
     TRIGGER_AT_AND_IN = "expected either at or in, got: both"
     RERUN_OPEN = (
-        "cannot run %(id)s again: it is still %(status)s; wait for its end, or kill it",
+        "cannot repeat run %(id)s: it is still %(status)s; wait for its end, or kill it",
         ProblemKind.CONFLICT,
     )
     RERUN_UNDERWAY = (
-        "cannot run %(id)s again: run %(other)s for its due time is %(status)s; wait or kill it",
+        "cannot repeat run %(id)s: run %(other)s for its due time is %(status)s; wait or kill it",
         ProblemKind.CONFLICT,
     )
     RERUN_JOB_GONE = (
-        "cannot run %(id)s again: its job was deleted; create the job again and trigger it",
+        "cannot repeat run %(id)s: its job was deleted; create the job again and trigger it",
         ProblemKind.CONFLICT,
     )
     RERUN_VERSION_GONE = (
-        "cannot run %(id)s again as it was: its script version is gone; use the current settings",
+        "cannot repeat run %(id)s as it was: its script version is gone; use the current settings",
         ProblemKind.CONFLICT,
     )
     RERUN_CHILDREN = (
-        "run %(id)s's children have run for its due time; say if they run again: %(children)s",
+        "run %(id)s's children have already run for its due time; run them again? %(children)s",
         ProblemKind.CONFLICT,
     )
     CATCH_UP_UNUSED = "expected misfire CATCH_UP beside catch_up, got: %(got)s"
@@ -427,26 +428,26 @@ class Code(Sentence):
     BACKFILL_NO_RANGE = "expected the first and the last date of a range"
     BACKFILL_FUTURE = "expected dates up to %(last)s, the newest that has begun, got: %(got)s"
     BACKFILL_NO_SCHEDULE = (
-        "job %(job)s has no schedule, and so no due times to fill; say that it runs once a date"
+        "job %(job)s has no schedule, so it has no due times to fill; choose one run per date"
     )
-    BACKFILL_DELAY = "the due times of job %(job)s depend on its runs; say that it runs once a date"
+    BACKFILL_DELAY = "the due times of job %(job)s depend on its runs; choose one run per date"
     BACKFILL_EMPTY = "job %(job)s has no due time with a run date from %(first)s to %(last)s so far"
-    BACKFILL_NO_TICK = "job %(job)s has no due time there by its present schedule"
+    BACKFILL_NO_TICK = "job %(job)s has no due time there by its current schedule"
     BACKFILL_TOO_LONG = "expected up to %(most)s due times, got %(got)s"
     BACKFILL_AT_ONCE = "expected at-once to be 1 to %(most)s, got: %(got)s"
     BACKFILL_KEY = "expected the key to be like %(pattern)s, got: %(got)r"
     BACKFILL_SKIPS = "expected skips of job %(job)s, got: %(got)s"
     NO_BACKFILL = "no backfill %(id)s", ProblemKind.UNKNOWN
-    BACKFILL_OVER = "backfill %(id)s is over already (%(state)s)", ProblemKind.CONFLICT
+    BACKFILL_OVER = "backfill %(id)s is already over (%(state)s)", ProblemKind.CONFLICT
     RERUN_NOTHING = "no run that can be repeated matches"
     RERUN_PARTS = "expected one of failed, from and only, got several"
     RERUN_NO_FLOW = (
-        "run %(id)s is not that of a flow, its job is none any more, or it never began; run it "
-        "again as a whole"
+        "run %(id)s is not a run of a flow, its job is no longer a flow, or it never began; run "
+        "it again as a whole"
     )
     RERUN_NO_NODE = "the graph that would run has no node %(node)r; it has %(known)s"
     RERUN_NOTHING_FAILED = (
-        "in run %(id)s nothing failed that was not handled; name a node, or run it again as a whole"
+        "run %(id)s has no failure that was not handled; name a node, or run it again as a whole"
     )
     NOTHING_TO_CLEAR = "no such job or app", ProblemKind.UNKNOWN
 
@@ -461,7 +462,7 @@ class Code(Sentence):
     PAUSE_END = "expected the pause to end between now and the year 9999, got: %(got)s"
     NO_ALARM = "no alarm with id %(id)s", ProblemKind.UNKNOWN
     NO_INCIDENT = "no incident with id %(id)s", ProblemKind.UNKNOWN
-    INCIDENT_CLOSED = "incident %(id)s is closed already", ProblemKind.CONFLICT
+    INCIDENT_CLOSED = "incident %(id)s is already closed", ProblemKind.CONFLICT
     INCIDENT_NOTE = "expected note to be a line of up to %(most)s characters, got: %(got)r"
     INCIDENT_END = "expected until to be between now and the year 9999, got: %(got)s"
     MUTE_REASON = "expected why to be a line of up to %(most)s characters, got: %(got)r"
@@ -492,11 +493,11 @@ class Code(Sentence):
 
     # Single sign-on.
     SUBJECT = "expected the subject to be a line of 1 to %(most)s characters, got: %(got)r"
-    IDENTITY_TAKEN = "this identity is linked to user %(name)s already", ProblemKind.CONFLICT
-    USER_LINKED = "%(name)s is linked to an identity already; unlink it first", ProblemKind.CONFLICT
+    IDENTITY_TAKEN = "this identity is already linked to user %(name)s", ProblemKind.CONFLICT
+    USER_LINKED = "%(name)s is already linked to an identity; unlink it first", ProblemKind.CONFLICT
     USER_NOT_LINKED = "%(name)s is not linked to an identity", ProblemKind.CONFLICT
     LAST_PASSWORD = (
-        "%(name)s is the only administrator with a password, and would lose it by this",
+        "%(name)s is the only administrator with a password, and would lose it",
         ProblemKind.CONFLICT,
     )
     LINK_WITHOUT_RULE = (
@@ -538,10 +539,7 @@ class Code(Sentence):
     JOB_OF_OWNER = (
         "expected jobs of apps that both %(name)s and the token have access to, got: %(got)r"
     )
-    NO_LOGIN = (
-        "this login of the command line was decided already, or its time is up",
-        ProblemKind.UNKNOWN,
-    )
+    NO_LOGIN = "this command-line login was already answered, or has expired", ProblemKind.UNKNOWN
     NO_TOKEN = "no token with id %(id)s", ProblemKind.UNKNOWN
     NO_TOKEN_NAMED = "no token named %(name)r", ProblemKind.UNKNOWN
     NO_RIGHT = "%(who)s is not allowed to do this", ProblemKind.FORBIDDEN

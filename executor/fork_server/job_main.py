@@ -615,7 +615,7 @@ class RunLoop:
             return []
         names: list[str] = self._event_loop.cancel_tasks()
         if names:
-            self._output.write_line("WARNING", f"cancelled what it left running: {names}")
+            self._output.write_line("WARNING", f"cancelled the tasks that it left running: {names}")
         return names
 
     def _has_leftovers(self) -> bool:

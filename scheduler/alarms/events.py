@@ -191,7 +191,7 @@ class SchedulerUnwell(_News, frozen=True, kw_only=True, tag="scheduler"):
 
 
 class CalendarEnding(_News, frozen=True, kw_only=True, tag="calendar"):
-    """A calendar knows no day after `until`, where jobs that use it stop; `names` are some of them.
+    """A calendar ends on `until`, where jobs that use it stop; `names` are some of them.
 
     `jobs` is how many of the app use it.
     """

@@ -176,7 +176,7 @@ def stored_specs(
     specs, left_out = [], []
     for name, row in sorted(newest.items()):
         if row.until < today:
-            left_out.append(f"calendar {name} knows no day after {row.until}")
+            left_out.append(f"calendar {name} ended on {row.until}")
         else:
             specs.append(_stored_spec(name, CalendarDays.of(row, days[row.id]), today))
     return specs, left_out

@@ -144,7 +144,7 @@ def _ended_with_calendars(
         calendar = known.get(spec.schedule_options.calendar)
         if spec.enabled and calendar is not None and calendar.newest.until_day < today:
             until = date_of(calendar.newest.until_day)
-            words = f"it has no due time: calendar {calendar.name!r} knows no day after {until}"
+            words = f"it has no due time: calendar {calendar.name!r} ended on {until}"
             yield f"{spec.app}/{spec.name}", words
 
 

@@ -370,7 +370,7 @@ def test_children_are_applied_once_and_shown_by_name(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("field", "words"),
     [
-        ("children: [a]", "5: cannot save job a: its children form a circle: a -> b -> a"),
+        ("children: [a]", "5: cannot save job a: its children form a cycle: a -> b -> a"),
         ("children: [nobody]", "6: cannot save job b: unknown child 'nobody'"),
         ("enabled: true", "6: cannot start job b: it has no schedule"),
     ],

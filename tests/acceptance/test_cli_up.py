@@ -257,7 +257,7 @@ def test_what_cannot_be_started_ends_with_one_line_and_leaves_nothing(
             "unknown child 'nobody'",
             marks=pytest.mark.release,
         ),
-        ("{name: a, app: shop, handler: quick, children: [a]}", "circle"),
+        ("{name: a, app: shop, handler: quick, children: [a]}", "cycle"),
     ],
 )
 def test_nothing_is_made_before_the_job_file_is_found_good_in_the_database(

@@ -131,14 +131,14 @@ def test_a_job_in_code_and_in_a_file_is_refused_until_it_is_taken_over(desk: Des
 
     words = "declare it in one place, or move it here with take-over"
     assert refused == [
-        f"error: jobs.yaml:{line}: this job is declared in code already, in acme.handlers; {words}"
+        f"error: jobs.yaml:{line}: this job is already declared in code, in acme.handlers; {words}"
         for line in (2, 11)
     ]
     assert taken == [("update", "shop/orders.load"), ("update", "shop/mail")]
     assert place(desk, "mail") == "file"
     assert back == [
-        f"error: acme/handlers.py:{line}: handler {name!r}: this job is declared in a job file "
-        f"already; {words}"
+        f"error: acme/handlers.py:{line}: handler {name!r}: this job is already declared in "
+        f"a job file; {words}"
         for line, name in ((10, "orders.load"), (16, "mails.send"))
     ]
 

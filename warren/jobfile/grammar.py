@@ -123,7 +123,7 @@ def expectations(node: yaml.Node, what: str) -> Expectations:
             words = f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, DECLARED)}"
             raise InvalidEntry(entry.line, words)
         if not isinstance(entry.node, yaml.ScalarNode):
-            words = f"expected {entry.name} to be a text, got: {shown(entry.node)}"
+            words = f"expected {entry.name} to be text, got: {shown(entry.node)}"
             raise InvalidEntry(entry.line, words)
         if not is_null(entry.node):
             values[entry.name] = str(entry.node.value)
@@ -138,7 +138,7 @@ def words(node: yaml.Node, what: str) -> str:
 
     """
     if not isinstance(node, yaml.ScalarNode):
-        raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}")
+        raise InvalidEntry(line_of(node), f"expected {what} to be text, got: {shown(node)}")
     return "" if is_null(node) else str(node.value)
 
 

@@ -151,7 +151,7 @@ class Values:
             words = f"expected a name of letters, digits and _, got: {entry.name[:100]!r}"
             self.problems.append(InvalidEntry(entry.line, words))
         elif not isinstance(entry.node, yaml.ScalarNode) or entry.node.tag == _NULL:
-            words = f"expected {entry.name} to be a text or a number, got: {shown(entry.node)}"
+            words = f"expected {entry.name} to be text or a number, got: {shown(entry.node)}"
             self.problems.append(InvalidEntry(entry.line, words))
         else:
             self._texts[entry.name] = entry.node.value

@@ -245,8 +245,8 @@ def text(node: yaml.Node, what: str) -> str:
     quoted = isinstance(node, yaml.ScalarNode) and not is_null(node)
     hint = "; put it in quotes" if quoted else ""
     if what == "param" and isinstance(node, yaml.CollectionNode):
-        hint = "; JSON is a text in quotes, such as '{\"day\": 1}'"
-    raise InvalidEntry(line_of(node), f"expected {what} to be a text, got: {shown(node)}{hint}")
+        hint = "; write JSON as text in quotes, such as '{\"day\": 1}'"
+    raise InvalidEntry(line_of(node), f"expected {what} to be text, got: {shown(node)}{hint}")
 
 
 def instant(node: yaml.Node, what: str) -> str:

@@ -274,7 +274,7 @@ def _calendar_ending(news: CalendarEnding, _context: MessageContext) -> tuple[st
     more = news.jobs - len(news.names)
     names = ", ".join(news.names) + (f" and {more} more" if more else "")
     text = (
-        f"Calendar {news.calendar} knows no day after {news.until}. "
+        f"Calendar {news.calendar} ends on {news.until}. "
         f"Then the jobs of app {news.app} that use it stop: {names}.\n"
         "Give it the next year's days: warren calendars apply."
     )

@@ -356,7 +356,10 @@ def test_run_that_finds_a_thousand_of_its_job_waiting_is_sent_back(case: AgentCa
     case.desk.send_trigger(5_000, job_id=7)
 
     never = case.desk.expect(5_000, NotStarted)
-    assert (never.reason, never.is_full) == ("runs of the job that already wait here: 1000", True)
+    assert (never.reason, never.is_full) == (
+        "too many runs of the job already wait here: 1000",
+        True,
+    )
     case.desk.send_trigger(5_001, job_id=8)
     assert case.desk.expect(5_001, Finished).outcome is Outcome.SUCCEEDED
 
@@ -373,7 +376,7 @@ def test_run_that_finds_too_many_of_all_jobs_waiting_is_sent_back(unbooted: Agen
 
     never = case.desk.expect(8, NotStarted)
 
-    assert (never.reason, never.is_full) == ("runs that already wait on this executor: 3", True)
+    assert (never.reason, never.is_full) == ("too many runs already wait on this executor: 3", True)
     assert case.desk.reports_on(7, NotStarted) == []
 
 

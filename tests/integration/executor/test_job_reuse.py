@@ -340,7 +340,7 @@ def test_tasks_that_a_run_leaves_are_cancelled_and_named(harness: SlotHarness) -
         finished = harness.run("leaves.a.task")
 
         assert finished.message == (
-            "done (cancelled what it left running, 1 in all: leaves_a_task.<locals>.poll)"
+            "done (cancelled the tasks that it left running (1): leaves_a_task.<locals>.poll)"
         )
 
 

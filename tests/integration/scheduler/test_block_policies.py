@@ -80,7 +80,7 @@ def test_a_run_that_finds_its_lane_full_comes_again_a_second_later(
 
     assert (turned_away.status, turned_away.message) == (
         "UNDELIVERED",
-        "runs of the job that already wait here: 1",
+        "too many runs of the job already wait here: 1",
     )
     assert again.due_at - turned_away.finished_at >= 1_000
     assert again.retries_left == turned_away.retries_left

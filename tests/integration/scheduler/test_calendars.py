@@ -200,7 +200,7 @@ def test_a_job_stops_with_the_data_of_its_calendar_and_goes_on_with_more(
     stopped = desk.row(job.id)
     assert (stopped.is_enabled, stopped.stop_reason) == (
         0,
-        f"its calendar 'x' knows no day after {day(1)}",
+        f"its calendar 'x' ends on {day(1)}",
     )
     desk.now_ms = at(2, 12)
     desk.calendar(until=day(100))

@@ -319,7 +319,7 @@ def test_an_unknown_child_is_refused_by_name_and_nothing_is_changed(
 def test_a_circle_is_refused_by_its_path(
     cluster: Cluster, commands: NamedCommands, specs: list[JobSpec], path: str
 ) -> None:
-    with pytest.raises(ValueError, match=f"job a: its children form a circle: {path}$"):
+    with pytest.raises(ValueError, match=f"job a: its children form a cycle: {path}$"):
         apply(commands, *specs)
 
     assert cluster.jobs() == []
@@ -397,7 +397,7 @@ def test_a_circle_through_the_last_of_two_hundred_children_is_refused(
     names = [f"child{number}" for number in range(200)]
     apply(commands, spec("parent", *names), *map(spec, names))
 
-    with pytest.raises(ValueError, match="circle: child199 -> parent -> child199"):
+    with pytest.raises(ValueError, match="cycle: child199 -> parent -> child199"):
         apply(commands, spec("child199", "parent"))
     with pytest.raises(ValueError, match="child150: it is still a child of demo/parent"):
         commands.delete("child150")

@@ -88,7 +88,7 @@ class TestApply:
             ("rules: {}\n", "jobs.yaml:1: expected rules to be a list"),
             ("rule: []\n", "jobs.yaml:1: unknown field 'rule', did you mean 'rules'?"),
             ("rules:\n- {group: a}\n", "jobs.yaml:2: expected role of a rule, it is missing"),
-            ("rules:\n- {group: 7, role: viewer}\n", "jobs.yaml:2: expected group to be a text"),
+            ("rules:\n- {group: 7, role: viewer}\n", "jobs.yaml:2: expected group to be text"),
             ("rules:\n- {group: a, role: viwer}\n", "did you mean 'viewer'?"),
             ("rules:\n- {group: a, role: viewer, apps: [x]}\n", "jobs.yaml:2: no app named 'x'"),
             ("rules:\n- {group: a, role: viewer}\n", "rule for group 'a': expected the apps of"),
@@ -134,10 +134,10 @@ class TestLink:
         desk.warren("sso", "link", "olga", "1234")
 
         assert desk.refused("sso", "link", "olga", "5678") == (
-            "olga is linked to an identity already; unlink it first"
+            "olga is already linked to an identity; unlink it first"
         )
         assert desk.refused("sso", "link", "boss", "1234") == (
-            "this identity is linked to user olga already"
+            "this identity is already linked to user olga"
         )
         desk.warren("sso", "unlink", "olga")
         assert desk.refused("sso", "unlink", "olga") == "olga is not linked to an identity"
@@ -149,7 +149,7 @@ class TestLink:
         )
 
         assert desk.refused("sso", "link", "boss", "1234") == (
-            "boss is the only administrator with a password, and would lose it by this"
+            "boss is the only administrator with a password, and would lose it"
         )
 
     def test_the_issuer_is_needed(self, desk: Desk) -> None:

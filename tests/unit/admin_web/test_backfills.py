@@ -60,7 +60,7 @@ def test_a_backfill_is_made_previewed_and_steered(admin: Visit, rows: Rows, job_
     assert "cancelled by admin" in page
     assert "2026-03-02: left out" in page
     assert [row.state for row in stored(rows)] == [BackfillState.CANCELLED]
-    assert "is over already" in admin.post(f"{path}/pause", {}, follow_redirects=True).text
+    assert "is already over" in admin.post(f"{path}/pause", {}, follow_redirects=True).text
 
 
 def test_the_dates_are_those_of_the_calendar(admin: Visit, rows: Rows) -> None:

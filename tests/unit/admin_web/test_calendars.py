@@ -151,7 +151,7 @@ def test_a_jobs_page_says_when_its_calendar_ends(admin: Visit, database: Databas
     saved = admin.post("/jobs/create", form(calendar="acme"))
 
     page = admin.get(saved.location).text
-    assert "Calendar acme knows no day after 2027-02-10. Then this job stops." in page
+    assert "Calendar acme ends on 2027-02-10. Then this job stops." in page
 
 
 def test_a_list_of_jobs_shows_the_next_due_time_by_the_calendar(

@@ -343,7 +343,7 @@ class TestSchedulers:
 
         page = signed_in(app, "viewer").get("/schedulers").text
 
-        assert "a database server that another one has replaced can be written" in page
+        assert "a replaced database server still takes writes" in page
         assert "warren check names it" in page
         assert "declares no executor offline" not in page
 

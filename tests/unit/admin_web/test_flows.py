@@ -267,7 +267,7 @@ class TestForm:
             "a: {job: load}\n\nb: {job: new}": "Line 3: node b of job nightly: unknown job 'new'",
             "a: {job: load}\nb: [": ": not YAML: ",
             "a: {job: load}\na: {job: load}": "duplicate field 'a'",
-            "a: {job: load, after: b}\nb: {job: load, after: a}": "form a circle: a -> b -> a",
+            "a: {job: load, after: b}\nb: {job: load, after: a}": "form a cycle: a -> b -> a",
             "a: {job: load}\nif: {job: load}": "Line 2: expected nodes to have names",
         }
 

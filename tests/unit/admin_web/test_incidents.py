@@ -34,4 +34,4 @@ def test_a_closed_incident_is_shown_on_demand_and_refuses(
     assert "No incidents." in admin.get("/incidents").text
     assert "not succeeded in time" in admin.get("/incidents?all=1").text
     page = admin.post(f"/incidents/{incident_id}/ack", {}, follow_redirects=True)
-    assert "is closed already" in page.text
+    assert "is already closed" in page.text

@@ -389,7 +389,7 @@ class TestForm:
         )
 
         assert answer.status_code == 422
-        assert "circle" in error_of(answer.text, "children")
+        assert "cycle" in error_of(answer.text, "children")
         assert job_of(database, "reports/a").child_ids in (None, "")
 
     def test_an_edit_changes_the_name_too_and_keeps_app_and_state(

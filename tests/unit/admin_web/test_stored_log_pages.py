@@ -144,6 +144,6 @@ def test_an_executor_whose_logs_wait_says_so_on_its_page_and_in_metrics(
 
     assert "Finished logs that wait to be stored: 12" in page
     assert "it is &lt;full&gt;" in page
-    assert "its finished logs do not get into the log store" in page
+    assert "its finished logs do not reach the log store" in page
     assert "warren_unstored_logs 12.0" in figures
     assert 'warren_executors_ailing{ailment="log_store"} 1.0' in figures

@@ -188,7 +188,7 @@ class TestWords:
             (
                 OLD_SERVER,
                 "reports: scheduler node-1 reports trouble: server",
-                "another one has replaced can be written (db1:3306)\nSet that server read-only",
+                "replaced database server still takes writes (db1:3306)\nSet that server read-only",
             ),
             (SUMMARY, "reports/nightly: 7 more alarms", "runs:    1, 2 (the latest)"),
             (

@@ -93,14 +93,14 @@ def test_usual_is_unknown_without_history() -> None:
         (
             {"longest": "1h"},
             {"timeout_seconds": 30},
-            "expected longest to be under the timeout of 30 s, got: 1h; it would never tell",
+            "expected longest to be under the timeout of 30 s, got: 1h; it would never trigger",
         ),
         (
             {"success_every": "10m"},
             {"schedule_kind": "FIX_RATE", "schedule_value": "3600"},
             (
                 "expected success_every to be at least the schedule's 3600 s, got: 10m; "
-                "it could not be kept"
+                "it could not be met"
             ),
         ),
     ],

@@ -96,7 +96,7 @@ def test_two_people_close_no_circle_between_them(rows: Rows) -> None:
 
     [refused] = [one for one in found if isinstance(one, Refused)]
     assert [problem.field for problem in refused.problems] == ["children"]
-    assert "circle" in str(refused)
+    assert "cycle" in str(refused)
 
 
 @BOTH

@@ -696,7 +696,7 @@ def test_due_times_beyond_what_may_wait_are_skipped_with_an_alarm(
     statuses = [run.status for run in sorted(cluster.runs(), key=lambda run: run.due_at)]
     assert statuses == ["SENT", "PLANNED", "PLANNED", "CANCELLED", "CANCELLED"]
     assert {skip.reason for skip in cluster.skips()} == {
-        "as many runs of the job as may wait were waiting already: 2"
+        "the maximum number of runs of the job was already waiting: 2"
     }
     alarms = select(Alarm.subject_key)
     keys = cluster.database.read(lambda session: session.execute(alarms).scalars().all())
@@ -711,7 +711,9 @@ def test_a_trigger_is_refused_while_as_many_wait_as_may(
     first = _sent_one(cluster, still)
     second = cluster.trigger("load")
 
-    with pytest.raises(Problem, match="demo/load already has as many runs waiting as may wait: 1"):
+    with pytest.raises(
+        Problem, match="demo/load already has the maximum number of waiting runs: 1"
+    ):
         cluster.trigger("load")
 
     end(cluster, still, first)

@@ -210,7 +210,7 @@ def test_circle_is_cut_and_its_jobs_are_stopped(case: ImportCase) -> None:
     assert children == {1: (2,), 2: (3,), 5: (1,)}
     stopped = [one["id"] for one in found if one.get("verdict") == "stopped"]
     assert sorted(stopped) == [1, 2, 3, 4]
-    assert case.job(3).stop_reason.endswith("it was part of the circle 3 -> 1 -> 2 -> 3")
+    assert case.job(3).stop_reason.endswith("it was part of the cycle 3 -> 1 -> 2 -> 3")
     dropped = [one["value"] for one in found if one.get("column") == "child_jobid"]
     assert {"99", "x"} <= set(dropped)
 

@@ -50,7 +50,7 @@ def test_a_file_neither_takes_nor_prunes_what_code_declares(declared: Program) -
         {
             "pointer": "/jobs/1/name",
             "code": "declared_in_code",
-            "detail": f"this job is declared in code already, in {MODULE}; declare it in one "
+            "detail": f"this job is already declared in code, in {MODULE}; declare it in one "
             "place, or move it here with take-over",
         }
     ]

@@ -53,7 +53,7 @@ def test_one_node_is_changed_by_a_patch(admin: Program, nightly: str) -> None:
 @pytest.mark.parametrize(
     ("flow", "pointer", "words"),
     [
-        ({"a": {"job": "extract", "after": "a"}}, "/flow/a/after", "circle: a -> a"),
+        ({"a": {"job": "extract", "after": "a"}}, "/flow/a/after", "cycle: a -> a"),
         ({"a": {"job": "gone"}}, "/flow/a/job", "unknown job 'gone'"),
         ({"a": {"job": "extract", "if": "1 *"}}, "/flow/a/if", "if of node a cannot be read"),
         ({"a": {"job": "extract", "retries": 1.5}}, "/flow/a/retries", "got: 1.5"),
@@ -77,4 +77,4 @@ def test_a_part_of_something_that_is_no_flow_is_not_repeated(admin: Program, row
     answer = admin.post(f"/runs/{run_id}/rerun", {"failed": True})
 
     assert answer.status_code == 422
-    assert "is not that of a flow" in answer.text
+    assert "is not a run of a flow" in answer.text

@@ -115,7 +115,7 @@ def test_a_saved_job_whose_handler_no_online_executor_has_is_answered_with_a_war
     ("age_ms", "why"),
     [
         (60_000, "no executor of app reports is online"),
-        (0, "old-one does not tell all its handlers"),
+        (0, "old-one does not report all its handlers"),
     ],
 )
 def test_a_handler_that_cannot_be_checked_is_told_to_be_unchecked(
@@ -664,7 +664,7 @@ class TestEditOfMany:
             ({"jobs": ["gone"]}, 404, "no job named 'gone'"),
             ({"all": True, "value": "x"}, 422, "expected timeout to be"),
             ({"all": True, "value": -1}, 422, "expected timeout to be"),
-            ({"all": True, "mode": "add"}, 422, "is no list"),
+            ({"all": True, "mode": "add"}, 422, "is not a list"),
             ({"all": True, "field": "name"}, 422, "one of alarm_emails"),
         ],
     )

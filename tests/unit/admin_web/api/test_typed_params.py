@@ -60,7 +60,7 @@ def test_a_trigger_whose_param_does_not_fit_plans_nothing(
 
     assert found == [
         ("/param/day", 'expected day to be date, got: "soon"'),
-        ("/param/parts", "expected parts to keep minimum 1, got: 0"),
+        ("/param/parts", "expected parts to satisfy minimum 1, got: 0"),
     ]
     assert planned == 0
     assert [one.status_code for one in fits] == [202, 202]
@@ -81,7 +81,7 @@ def test_a_job_without_schedule_leaves_its_param_to_its_triggers(
     new = refused(admin.put("/jobs/reports/other", every, headers=NEW))
 
     assert made.status_code == 201, made.text
-    words = "expected a param, as the job has none and its handler takes"
+    words = "expected a param, because the job has none and its handler takes"
     assert triggered == [("/param", f"{words} day: date, parts: integer = 1")]
     assert (planned, with_param.status_code) == (0, 202)
     assert scheduled == new == [("/param/day", "expected param to have 'day'")]
@@ -172,7 +172,7 @@ UNCHECKED = "the param was not checked: "
     ("load", "said"),
     [
         (told(None), []),
-        ("{}", ["an executor of app reports does not tell all its handlers"]),
+        ("{}", ["an executor of app reports does not report all its handlers"]),
         ("", ["no executor of app reports is online"]),
     ],
     ids=["without params", "not told", "offline"],

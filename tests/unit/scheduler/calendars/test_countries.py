@@ -30,7 +30,7 @@ def test_a_country_whose_days_are_over_says_so_with_the_way_out(country: str) ->
     way_out = read_country(f"holidays:{country}", today, date(2027, 12, 31))
 
     assert str(refused.value) == (
-        f"the package holidays has no days of 2027 for 'holidays:{country}': "
+        f"the package holidays has no data on 'holidays:{country}' for 2027: "
         "add until: 2027-12-31, with days of your own"
     )
     assert way_out.until == date(2027, 12, 31)

@@ -123,7 +123,7 @@ def test_a_circle_is_refused_with_its_path() -> None:
         "end": {"job": "a", "after": "c"},
     }
 
-    with pytest.raises(Refused, match="form a circle: a -> b -> c -> a"):
+    with pytest.raises(Refused, match="form a cycle: a -> b -> c -> a"):
         parse(flow)
 
 
@@ -144,7 +144,7 @@ def test_a_node_may_name_only_what_is_over_whatever_the_order_of_ends() -> None:
 
     assert over["load"] == ("extract",)
     assert over["report"] == ("extract", "load")
-    with pytest.raises(Refused, match="names 'parts', which is not certainly over"):
+    with pytest.raises(Refused, match="names 'parts', which may not be over"):
         parse({**FLOW, "report": {**FLOW["report"], "if": "parts.result"}})  # type: ignore[dict-item]
 
 

@@ -89,7 +89,7 @@ def test_what_the_type_accepts_fits(param: Any) -> None:
             DAY | {"tags": {"a/b": 1}},
             [("param/tags/a~1b", "expected tags/a~1b to be boolean, got: 1")],
         ),
-        (DAY | {"big": -1}, [("param/big", "expected big to keep minimum 0, got: -1")]),
+        (DAY | {"big": -1}, [("param/big", "expected big to satisfy minimum 0, got: -1")]),
         (
             DAY | {"pair": ["a", "b"]},
             [("param/pair/0", 'expected pair/0 to be integer, got: "a"')],
@@ -98,11 +98,11 @@ def test_what_the_type_accepts_fits(param: Any) -> None:
             {"parts": [{"name": ""}, {"share": 0, "x": 1}]},
             [
                 ("param/day", "expected param to have 'day'"),
-                ("param/parts/0/name", 'expected parts/0/name to keep minLength 1, got: ""'),
+                ("param/parts/0/name", 'expected parts/0/name to satisfy minLength 1, got: ""'),
                 ("param/parts/1/name", "expected param to have 'parts/1/name'"),
                 (
                     "param/parts/1/share",
-                    "expected parts/1/share to keep exclusiveMinimum 0, got: 0",
+                    "expected parts/1/share to satisfy exclusiveMinimum 0, got: 0",
                 ),
                 ("param/parts/1/x", "param has no 'parts/1/x'"),
             ],

@@ -73,7 +73,7 @@ def test_window_and_bounds_say_what_they_leave_out() -> None:
 
 def test_the_end_of_a_calendars_data_is_the_last_that_is_told() -> None:
     assert told("0 0 9 30 * ?", 3, calendar="x")[-1] == (
-        "30 09:00 - its calendar 'x' knows no day after 2026-06-30"
+        "30 09:00 - its calendar 'x' ends on 2026-06-30"
     )
 
 

@@ -145,9 +145,7 @@ def test_a_year_says_its_special_days(warren: Callable[..., Result]) -> None:
     [special] = year["days"]  # type: ignore[misc]
     assert special == {"date": f"{YEAR + 1}-{DAY_OFF}", "working": False, "name": "Founders' day"}
     assert "working days" in shown.output
-    assert f"'acme' knows no day after {YEAR + 2}-12-31, asked for: {YEAR + 9}" in str(
-        late.exception
-    )
+    assert f"'acme' ends on {YEAR + 2}-12-31, asked for: {YEAR + 9}" in str(late.exception)
     assert "no calendar named 'acmee'" in str(missing.exception)
 
 
@@ -228,7 +226,7 @@ BAD_CALENDARS = [
     ),
     ("{name: cn, days: {2030-02-30: off}}", "expected a date as YYYY-MM-DD"),
     ("{name: cn, days: {2030-02-03: holiday}}", "expected 2030-02-03 to be work, off, or off with"),
-    ("{name: cn, until: 2020-12-31}", "calendar 'cn' knows no day after 2020-12-31"),
+    ("{name: cn, until: 2020-12-31}", "calendar 'cn' ended on 2020-12-31"),
     ("{name: cn, day: {}}", "unknown field 'day', did you mean 'days'?"),
     ("{weekend: [SAT]}", "missing field 'name'"),
 ]
@@ -302,7 +300,7 @@ jobs:
     schedule: {{cron: 0 0 9 * * ?, calendar: old}}
   - {{name: other, app: mails, handler: x, enabled: true, schedule: {{cron: 0 0 9 * * ?}}}}
 """
-LATE = f"calendar 'old' knows no day after {YEAR - 1}-12-31"
+LATE = f"calendar 'old' ended on {YEAR - 1}-12-31"
 
 
 def test_a_calendar_whose_days_have_passed_blocks_no_other_job(
@@ -323,7 +321,7 @@ def test_a_calendar_whose_days_have_passed_blocks_no_other_job(
     for result in (checked, done, later, again):
         assert result.exit_code == 0, result.output
     for result in (checked, done, again):
-        assert f"jobs.yaml:4: {LATE}, which has passed: give it a" in result.output
+        assert f"jobs.yaml:4: {LATE}: give it a" in result.output
     assert "created job mails/other\n" in done.output
     assert "created job mails/theirs, stopped (its calendar has ended)\n" in done.output
     assert f"job 'mails/theirs': it has no due time: {LATE}" in done.output

@@ -70,7 +70,7 @@ def test_one_job_is_not_called_jobs() -> None:
         ),
         (
             {"one": job("w"), "two": job("x", ", children: [y]") + job("y", ", children: [x]")},
-            ["two.yaml:2: cannot save job x: its children form a circle"],
+            ["two.yaml:2: cannot save job x: its children form a cycle"],
         ),
         (
             {"one": job("x", ", enabled: true")},
@@ -177,7 +177,7 @@ def test_params_are_checked_against_the_types_of_their_handlers() -> None:
     of_two = [
         "two.yaml:2: expected param to have 'url'",
         "two.yaml:2: param has no 'uri', did you mean 'url'?",
-        "two.yaml:3: expected args to keep minItems 1, got: []",
+        "two.yaml:3: expected args to satisfy minItems 1, got: []",
     ]
     assert list(getattr(by_handlers.exception, "lines", ())) == of_one + of_two
     assert list(getattr(by_module.exception, "lines", ())) == of_one

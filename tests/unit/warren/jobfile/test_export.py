@@ -287,7 +287,7 @@ def test_a_job_that_no_file_may_hold_is_left_out_and_named() -> None:
     ("before", "after", "line"),
     [
         ("    handler: h", "   handler: h", ":6: not YAML: "),
-        ("    handler: h", "    handler: [h]", ":6: expected handler to be a text, got: a list"),
+        ("    handler: h", "    handler: [h]", ":6: expected handler to be text, got: a list"),
         ("    handler: h", "    handler h", ":7: not YAML: "),
         ("name: b", "name: a", ":7: duplicate job 'a' in app 'reports', first in line 4"),
         ("retries: 2", "retries: two", ":10: expected retries to be a whole number, got: 'two'"),

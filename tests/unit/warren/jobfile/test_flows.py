@@ -96,8 +96,12 @@ def test_a_flow_that_was_written_reads_back_as_it_was(
         ("job: mend\n", "jobs: mend\n", ":9: unknown option 'jobs', did you mean 'job'?"),
         ("after: load", "after: load, after: load", ":8: duplicate field 'after'"),
         ("flow:\n", "handler: x\n        flow:\n", ":6: expected either a flow, or a handler"),
-        ("flow:\n", "limits: [db]\n        flow:\n", ":5: a flow takes no limits; its nodes take"),
-        ("flow:\n", "scope: cluster\n        flow:\n", ":5: the block of a flow counts in the"),
+        (
+            "flow:\n",
+            "limits: [db]\n        flow:\n",
+            ":5: a flow cannot have limits; its nodes use",
+        ),
+        ("flow:\n", "scope: cluster\n        flow:\n", ":5: the block policy of a flow applies"),
         ("        flow:", "        flaw:", ":2: missing field 'handler', 'script' or 'flow'"),
     ],
 )

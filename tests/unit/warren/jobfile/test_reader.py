@@ -148,12 +148,12 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("handler: again", "duplicate field 'handler'"),
         ("<<: {a: b}", "unknown field 'a'"),
         ("[a]: x", "expected a field's name, got: a list"),
-        ("author: 7", "expected author to be a text, got: '7'; put it in quotes"),
-        ("author: [ops]", "expected author to be a text, got: a list"),
-        ("author:", "expected author to be a text, got: nothing"),
-        ("param: {a: b}", "expected param to be a text, got: a mapping"),
-        ("param: 2026-12-01", "expected param to be a text, got: '2026-12-01'; put it in quotes"),
-        ("param: no", "expected param to be a text, got: 'no'; put it in quotes"),
+        ("author: 7", "expected author to be text, got: '7'; put it in quotes"),
+        ("author: [ops]", "expected author to be text, got: a list"),
+        ("author:", "expected author to be text, got: nothing"),
+        ("param: {a: b}", "expected param to be text, got: a mapping"),
+        ("param: 2026-12-01", "expected param to be text, got: '2026-12-01'; put it in quotes"),
+        ("param: no", "expected param to be text, got: 'no'; put it in quotes"),
         ("route: SOMEHOW", "unknown route 'SOMEHOW'; expected FIRST, LAST, ROUND, RANDOM"),
         ("route: RUOND", "unknown route 'RUOND', did you mean 'ROUND'?"),
         ("block: SERIAL", "unknown block 'SERIAL'"),
@@ -166,7 +166,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("expect: {finish: x}", "unknown field 'finish', did you mean 'finish_by'?"),
         ("expect: {finish_by: 25:00}", "expected finish_by to be a time of day like '07:00'"),
         ("expect: {start_within: -5m}", "expected start_within to be a duration such as 90s, 5m"),
-        ("expect: {longest: [a]}", "expected longest to be a text, got: a list"),
+        ("expect: {longest: [a]}", "expected longest to be text, got: a list"),
         ("expect: {finish_by: 07:00}", "expected a schedule, because finish_by is set"),
         ("delivery: EXACTLY_ONCE", "unknown delivery 'EXACTLY_ONCE', did you mean"),
         ("concurrency: 0", "expected concurrency to be an integer from 1 to 1000, got: 0"),
@@ -205,7 +205,7 @@ def test_anchors_save_repetition(file: Path) -> None:
         ("retry: {jitter: 0.125}", "with up to two decimals, got: 0.125"),
         ("process: thread", "unknown process 'thread'; expected job, handler or fresh"),
         ("process: handlers", "unknown process 'handlers', did you mean 'handler'?"),
-        ("process: true", "expected process to be a text, got: 'true'; put it in quotes"),
+        ("process: true", "expected process to be text, got: 'true'; put it in quotes"),
         ("fresh_process: 1", "expected fresh_process to be true or false, got: '1'"),
         ("enabled: !!bool maybe", "expected enabled to be true or false, got: 'maybe'"),
         ("enabled: maybe", "expected enabled to be true or false, got: 'maybe'"),
@@ -259,15 +259,18 @@ def test_wrong_field_is_one_line_that_names_it(file: Path, field: str, words: st
         ("{name: x, app: reports}", "missing field 'handler', 'script' or 'flow'"),
         ("{name: x, handler: y}", "missing field 'app'"),
         ("{app: reports, handler: y}", "missing field 'name'"),
-        ("{name: '', app: reports, handler: y}", "expected name to be a text, got: ''"),
+        ("{name: '', app: reports, handler: y}", "expected name to be a non-empty text, got: ''"),
         ("{name: x, app: '', handler: y}", "expected app to be a name"),
         ("{name: x, app: Reports, handler: y}", "got: 'Reports'"),
         ("{name: x, app: ab, handler: y}", "got: 'ab'"),
-        ("{name: x, app: reports, handler: ''}", "expected handler to be a text, got: ''"),
+        (
+            "{name: x, app: reports, handler: ''}",
+            "expected handler to be a non-empty text, got: ''",
+        ),
         ("{name: a/b, app: reports, handler: y}", "expected name to contain no '/', got: 'a/b'"),
         ('{name: "a\\nb", app: reports, handler: y}', "expected name to be a line"),
         ("{name: ' x', app: reports, handler: y}", "expected name to be a line"),
-        ("{name: 12, app: reports, handler: y}", "expected name to be a text, got: '12'"),
+        ("{name: 12, app: reports, handler: y}", "expected name to be text, got: '12'"),
         ("just text", "expected a job to be a mapping, got: 'just text'"),
         ("[x]", "expected a job to be a mapping, got: a list"),
     ],
@@ -366,7 +369,7 @@ def test_script_may_be_in_any_of_six_languages(file: Path, language: str) -> Non
         ("{language: shell}", "missing field 'source' of script"),
         ("{language: shell, source: ''}", "missing field 'source' of script"),
         ("{language: shell, source: '  '}", "expected source to be a script, got: nothing"),
-        ("{language: shell, source: 5}", "expected source to be a text, got: '5'"),
+        ("{language: shell, source: 5}", "expected source to be text, got: '5'"),
         ('{language: shell, source: "a\\0b"}', "expected source to be text, got: a NUL"),
         (f"{{language: shell, source: {'x' * 524_289}}}", "up to 524288 bytes, got: 524289 bytes"),
         ('{language: shell, source: x}, param: "\\0"', "param of a script to contain no NUL"),
@@ -390,12 +393,12 @@ def test_wrong_script_is_one_line_that_names_it(file: Path, script: str, words: 
     [
         ("{title: x}", "missing field 'name'"),
         ("{name: X}", "expected app to be a name"),
-        ("{name: reports, title: [x]}", "expected title to be a text, got: a list"),
+        ("{name: reports, title: [x]}", "expected title to be text, got: a list"),
         (f"{{name: reports, title: {'x' * 65}}}", "expected title to be up to 64 characters"),
         ("{name: reports, addresses: a}", "expected addresses to be a list, got: 'a'"),
         ("{name: reports, addresses: [a, b, a]}", "duplicate address 'a'"),
         ("{name: reports, addresses: ['a b']}", "expected addresses to be names like"),
-        ("{name: reports, addresses: [[a]]}", "expected each of addresses to be a text"),
+        ("{name: reports, addresses: [[a]]}", "expected each of addresses to be text"),
         ("{name: reports, tilte: x}", "unknown field 'tilte', did you mean 'title'?"),
         ("{name: reports, alarm: {emails: [nobody]}}", "expected emails to be addresses"),
         (
@@ -626,7 +629,7 @@ def test_json_as_param_is_told_to_be_quoted(file: Path) -> None:
     [told] = problems(file, with_field("param: {day: 1}"))
 
     assert told == (
-        "6: expected param to be a text, got: a mapping; JSON is a text in quotes, such as "
+        "6: expected param to be text, got: a mapping; write JSON as text in quotes, such as "
         "'{\"day\": 1}'"
     )
 

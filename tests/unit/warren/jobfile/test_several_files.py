@@ -198,8 +198,8 @@ jobs:
             },
             [
                 "v.yaml:4: expected a name of letters, digits and _, got: 'A-B'",
-                "v.yaml:5: expected C to be a text or a number, got: a list",
-                "v.yaml:6: expected D to be a text or a number, got: nothing",
+                "v.yaml:5: expected C to be text or a number, got: a list",
+                "v.yaml:6: expected D to be text or a number, got: nothing",
                 "--set : expected NAME=VALUE, got: '='",
                 "--set x: expected NAME=VALUE, got: 'x'",
                 "--set E: expected each name once, got: it twice",
