@@ -1,6 +1,6 @@
 """Resolves the names of child jobs to ids; refuses unknown names, circles and orphans.
 
-It only reads. A caller that writes the result takes `child_links.lock` first. Otherwise two people
+It only reads. A caller that writes the result takes `job_links.lock` first. Otherwise two people
 who save at the same time could together make a circle, which would run forever.
 """
 

@@ -127,7 +127,7 @@ def test_a_job_whose_rows_cannot_be_written_is_stopped_and_the_batch_goes_on(
             raise ValueError("does not fit")
         return plan(session, planned, ids)
 
-    monkeypatch.setattr("warren.scheduler.dispatch.planner.planning.plan", refuse_poison)
+    monkeypatch.setattr("warren.scheduler.dispatch.planner.planned_runs.plan", refuse_poison)
 
     still.planner.run_round(cluster.now_ms())
 
