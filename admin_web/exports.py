@@ -20,7 +20,7 @@ from warren.admin_web.downloads import FORMAT, FORMATS
 from warren.admin_web.services import ConsoleServices
 from warren.resources.accounts import User
 from warren.resources.instant import to_builtins
-from warren.scheduler.jobs.past_spec import job_spec
+from warren.scheduler.jobs.records import job_spec
 from warren.scheduler.jobs.spec import FIELDS
 from warren.scheduler.schedules.reading import calendars_for
 from warren.scheduler.views.account_view import user_view

@@ -13,7 +13,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_files import FileParts
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.log_store.store import StoredLogs
 from warren.scheduler.metrics import METRICS_JOBS
 from warren.scheduler.problems import Refused

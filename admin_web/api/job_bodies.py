@@ -16,7 +16,7 @@ from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs.rules import in_short, process_of
 from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec, LimitNames, Webhook
-from warren.scheduler.limits.specs import use_texts
+from warren.scheduler.limits import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as

@@ -27,9 +27,15 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.command_context import Action
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.jobs import past_spec
-from warren.scheduler.jobs.audit_records import CHILDREN, DECLARED_IN, FIELD_OF, HIDDEN, record_of
-from warren.scheduler.jobs.past_spec import PastSpec
+from warren.scheduler.jobs import records
+from warren.scheduler.jobs.records import (
+    CHILDREN,
+    DECLARED_IN,
+    FIELD_OF,
+    HIDDEN,
+    PastSpec,
+    record_of,
+)
 from warren.scheduler.jobs.spec import Choice, Field, JobSpec
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
@@ -419,10 +425,10 @@ def read_history(session: Session, commands: Commands, visitor: Visitor, job_id:
 
 def restored(session: Session, history: JobHistory, version: Version, known: Visitor) -> PastSpec:
     """Return a job as it was in a version, with those of its children that still exist."""
-    wanted = past_spec.child_ids(version.record)
+    wanted = records.child_ids(version.record)
     names = job_search.names(session, wanted, known.app_ids)
     child_names = [names[link].removeprefix(f"{history.app}/") for link in wanted if link in names]
-    return past_spec.past_spec(
+    return records.past_spec(
         version.record, app=history.app, children=child_names, present=history.present
     )
 
@@ -440,7 +446,7 @@ def _versions(entries: Sequence[AuditEntry], record: dict[str, Any]) -> list[Ver
     versions = []
     for entry in entries:
         versions.append(Version(entry, record))
-        record = past_spec.undone(record, [_before(entry)])
+        record = records.undone(record, [_before(entry)])
     return versions
 
 

@@ -30,7 +30,7 @@ from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.alarm_commands import AlarmCommands
 from warren.scheduler.commands.job_edits import Applied, ChangeAction
 from warren.scheduler.cron.wall_clock import load_zone
-from warren.scheduler.jobs.past_spec import PastSpec, fingerprint
+from warren.scheduler.jobs.records import PastSpec, fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.problems import Code, Problem, ProblemKind, Refused

@@ -19,7 +19,7 @@ from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.durations import seconds_of, whole_seconds
 from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.problems import Refused
 from warren.scheduler.views import blockers, limit_view
 from warren.sql import limits

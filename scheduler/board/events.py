@@ -11,7 +11,7 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
-from warren.scheduler.limits.specs import stored_uses
+from warren.scheduler.limits import stored_uses
 from warren.sql.board import live
 from warren.sql.board.live import EventRow, SpellRow, Waiting
 from warren.sql.instants import DAY_MS, MINUTE_MS

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from warren.scheduler.board.outlook import Expected, Needed, Rate, Resource, Start, foresee
-from warren.scheduler.limits.specs import stored_uses
+from warren.scheduler.limits import stored_uses
 from warren.scheduler.membership.registration import stored_load
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Problem

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import CLI, Actor, Right
-from warren.scheduler.jobs.audit_records import HIDDEN, SECRETS, cut
+from warren.scheduler.jobs.records import HIDDEN, SECRETS, cut
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.reading import load_calendars
 from warren.scheduler.schedules.working_days import Calendars

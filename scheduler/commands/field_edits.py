@@ -19,8 +19,7 @@ from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.job_changes import JobChanges
 from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.commands.job_edits import edit_of
-from warren.scheduler.jobs.audit_records import FIELD_OF, is_kept
-from warren.scheduler.jobs.past_spec import fingerprint, is_missing
+from warren.scheduler.jobs.records import FIELD_OF, fingerprint, is_kept, is_missing
 from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, Number, Texts
 from warren.scheduler.problems import Code, FieldName, Problem, Refused, counted, found
 from warren.sql.accounts import audit_log

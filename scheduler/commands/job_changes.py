@@ -23,18 +23,18 @@ from warren.scheduler.commands.job_edits import (
 from warren.scheduler.commands.schedule_changes import ScheduleChanges, ToCome, restarts_schedule
 from warren.scheduler.commands.script_commands import apply_flow, apply_script
 from warren.scheduler.jobs import dependencies
-from warren.scheduler.jobs.audit_records import (
+from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
+from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
+from warren.scheduler.jobs.records import (
+    job_spec,
     record_of,
     record_of_children,
     record_of_fields,
     record_of_new,
 )
-from warren.scheduler.jobs.dependencies import Family, KnownJobs, Link
-from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, check_made, run_of
-from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.script_cache import normal_source, script_type
 from warren.scheduler.jobs.spec import Flow, JobSpec, columns_of
-from warren.scheduler.limits.room import count_going
+from warren.scheduler.limits import count_going
 from warren.scheduler.problems import Code, Problem, explanation
 from warren.scheduler.schedules.registry import FixedRate
 from warren.sql import limits, metrics

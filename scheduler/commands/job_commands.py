@@ -15,10 +15,10 @@ from warren.scheduler.commands.schedule_changes import ScheduleChanges, Stopped
 from warren.scheduler.jobs import dependencies, rules
 from warren.scheduler.jobs.dependencies import KnownJobs
 from warren.scheduler.jobs.new_run import calendar_names
-from warren.scheduler.jobs.past_spec import fingerprint, job_spec
+from warren.scheduler.jobs.records import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
-from warren.scheduler.limits.specs import KnownLimits
+from warren.scheduler.limits import KnownLimits
 from warren.scheduler.problems import Code, Problem, Refused, found
 from warren.scheduler.schedules.explained import ChangedTimes, changed_by_rule
 from warren.scheduler.schedules.options import ScheduleOptions

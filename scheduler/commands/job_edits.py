@@ -10,10 +10,7 @@ from enum import StrEnum
 
 from warren.scheduler.alarms.targets import takes_secret
 from warren.scheduler.commands.script_commands import has_script, script_change
-from warren.scheduler.jobs.audit_records import (
-    differences,
-    script_difference,
-)
+from warren.scheduler.jobs.records import differences, script_difference
 from warren.scheduler.jobs.script_cache import normal_source
 from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, changed
 from warren.scheduler.jobs.stop_reasons import is_by_person, is_over, may_start

@@ -36,11 +36,11 @@ from warren.scheduler.commands.job_edits import (
 )
 from warren.scheduler.commands.limit_commands import change_of, refuse_too_small
 from warren.scheduler.jobs.dependencies import Family, KnownJobs, Name
-from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, IN_FILE, Origin, module_of
+from warren.scheduler.jobs.records import app_spec
 from warren.scheduler.jobs.rules import check_new_app_name, new_name_problems
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.reading import CalendarDays, load_calendars
 from warren.scheduler.schedules.registry import has_schedule

@@ -42,15 +42,14 @@ from warren.scheduler.commands.job_file_preview import (
 )
 from warren.scheduler.commands.limit_commands import apply_limits
 from warren.scheduler.commands.schedule_changes import ScheduleChanges
-from warren.scheduler.jobs.audit_records import DECLARED_IN
 from warren.scheduler.jobs.dependencies import KnownJobs, Name
 from warren.scheduler.jobs.new_run import calendar_names
-from warren.scheduler.jobs.past_spec import app_spec
 from warren.scheduler.jobs.places import BY_FILE, Origin
+from warren.scheduler.jobs.records import DECLARED_IN, app_spec
 from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
-from warren.scheduler.limits.specs import KnownLimits, LimitSpec, limits_of
+from warren.scheduler.limits import KnownLimits, LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.schedules.working_days import day_of
 from warren.sql.instants import moment

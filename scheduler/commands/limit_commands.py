@@ -4,12 +4,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
+from warren.scheduler import limits as limit_specs
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.limits import specs as limit_specs
-from warren.scheduler.limits.room import count_going
-from warren.scheduler.limits.specs import LimitSpec, spec_of, stored_uses
+from warren.scheduler.limits import LimitSpec, count_going, spec_of, stored_uses
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql import limits
 from warren.sql.jobs import job_rows

@@ -33,7 +33,7 @@ from warren.broker.messages import Block, HealthIssue
 from warren.broker.reasons import Why, Words
 from warren.scheduler.completion.end import End, cancelled, refused, was_stopped
 from warren.scheduler.jobs.script_cache import Script
-from warren.scheduler.limits.room import (
+from warren.scheduler.limits import (
     Age,
     ClusterLane,
     FullLimit,

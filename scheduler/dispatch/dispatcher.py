@@ -54,14 +54,7 @@ from warren.scheduler.dispatch.decisions import (
 )
 from warren.scheduler.dispatch.peeks import JobsLeftOut, Peeked, Peeks
 from warren.scheduler.jobs.script_cache import Scripts
-from warren.scheduler.limits.room import (
-    Age,
-    FullLimit,
-    LimitLocks,
-    LimitRoom,
-    count_going,
-    is_limited,
-)
+from warren.scheduler.limits import Age, FullLimit, LimitLocks, LimitRoom, count_going, is_limited
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.membership.uptime import SendingUptime, due_times

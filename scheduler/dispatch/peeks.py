@@ -25,7 +25,7 @@ from sqlalchemy.orm import Session
 from warren.broker.turns import Turns
 from warren.scheduler.dispatch.decisions import FULL_SECONDS, Place, Waits
 from warren.scheduler.dispatch.missed_runs import Pauses
-from warren.scheduler.limits.room import FullLimit, LimitState
+from warren.scheduler.limits import FullLimit, LimitState
 from warren.scheduler.membership.registration import AppSettings
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.node_context import NodeContext

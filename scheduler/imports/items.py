@@ -21,7 +21,7 @@ import msgspec
 from sqlalchemy.orm import Session
 
 from warren.broker.reasons import Reason
-from warren.scheduler.jobs.past_spec import app_spec, fingerprint, job_spec
+from warren.scheduler.jobs.records import app_spec, fingerprint, job_spec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.accounts.users import Role
 from warren.sql.imports import origins

@@ -33,8 +33,8 @@ from warren.scheduler.imports.items import (
     job_fingerprint,
     joined,
 )
-from warren.scheduler.jobs.audit_records import CHILDREN, record_of
 from warren.scheduler.jobs.dependencies import Link, find_circle
+from warren.scheduler.jobs.records import CHILDREN, record_of
 from warren.scheduler.jobs.script_cache import script_type
 from warren.sql.accounts import audit_log
 from warren.sql.imports import origins

@@ -31,7 +31,7 @@ from warren.scheduler.jobs.spec import (
     Share,
     Tags,
 )
-from warren.scheduler.limits.specs import MAX_LIMITS, parse_use
+from warren.scheduler.limits import MAX_LIMITS, parse_use
 from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
 from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy

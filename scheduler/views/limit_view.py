@@ -12,8 +12,7 @@ from warren.broker import durations
 from warren.broker.reasons import Reason, Why, Words
 from warren.resources.limits import Limit, LimitedJob, LimitHolder
 from warren.scheduler.actor import Actor
-from warren.scheduler.limits.room import LimitState
-from warren.scheduler.limits.specs import stored_uses
+from warren.scheduler.limits import LimitState, stored_uses
 from warren.scheduler.views.process_view import executor_views, read_schedulers
 from warren.sql import limits
 from warren.sql.limits import HoldingRun

@@ -10,7 +10,7 @@ from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.clock import database_now_ms

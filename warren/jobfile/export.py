@@ -16,7 +16,7 @@ from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.expectations import Expectations
 from warren.scheduler.jobs.spec import FIELDS, GROUPS, SHORT_RETRY, AppSpec, Field, JobSpec
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.schedules.registry import shown_as
 
 INDENT = 2

@@ -31,7 +31,7 @@ from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec, LimitNames, Number
-from warren.scheduler.limits.specs import use_texts
+from warren.scheduler.limits import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions

@@ -38,13 +38,13 @@ from warren.jobfile.yaml_reader import (
 )
 from warren.resources.job_files import JOB_FILE_BYTES, JobFileText
 from warren.resources.spelling import did_you_mean
+from warren.scheduler import limits as limit_specs
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits import specs as limit_specs
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.problems import Code, Problem, counted
 from warren.scheduler.schedules.run_date import parse_date
 from warren.sql.instants import moment

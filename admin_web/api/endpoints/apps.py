@@ -26,7 +26,7 @@ from warren.resources.spelling import nearest
 from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.cluster_commands import NEVER, ClusterCommands, PauseOutcome
-from warren.scheduler.jobs.past_spec import app_spec
+from warren.scheduler.jobs.records import app_spec
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.views.process_view import pause_facts
 from warren.sql.errors import LookupFailure, NotFound

@@ -33,10 +33,10 @@ from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files import FileParts, stored_parts
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.past_spec import job_spec
 from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
+from warren.scheduler.jobs.records import job_spec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.problems import Code, Problem, Refused, found
 from warren.scheduler.views.job_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings

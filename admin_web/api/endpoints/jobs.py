@@ -61,7 +61,7 @@ from warren.resources.jobs import (
 from warren.resources.operation import JSON, MERGE_PATCH, Scope, page_type
 from warren.scheduler.app_names import Resolver, nearest_name
 from warren.scheduler.commands.field_edits import MAX_EDITED, Edited, FieldEdit, JobEdit
-from warren.scheduler.jobs.past_spec import fingerprint, job_spec
+from warren.scheduler.jobs.records import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
 from warren.scheduler.schedules import registry

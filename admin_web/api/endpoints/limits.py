@@ -17,9 +17,9 @@ from warren.broker.reasons import Reason
 from warren.resources import limits as operations
 from warren.resources.limits import Limit, LimitBody, SetLimit
 from warren.resources.runs import list_queue
+from warren.scheduler import limits as limit_specs
 from warren.scheduler.commands.job_edits import ChangeAction
-from warren.scheduler.limits import specs as limit_specs
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views import limit_view
 from warren.scheduler.views.run_view import run_of

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from tests.support.acting import acting
 from tests.support.console import Visit, signed_in
 from tests.support.stored_rows import Rows
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.sql.engine import Database
 from warren.sql.models import Hold
 

@@ -8,7 +8,7 @@ from tests.support.acting import acting
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 from warren.admin_web.pages.limits import LINES
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.sql.engine import Database
 from warren.sql.models import Hold
 

@@ -12,9 +12,9 @@ from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.command_context import Action, AuditLog
 from warren.scheduler.expectations import Expectations
 from warren.scheduler.flows.graph import parse
-from warren.scheduler.jobs.audit_records import MAX_VALUE_LENGTH, is_cut
+from warren.scheduler.jobs.records import MAX_VALUE_LENGTH, is_cut
 from warren.scheduler.jobs.spec import WRITTEN, AppSpec, JobSpec
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 from warren.scheduler.problems import Problem
 from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.scheduler.schedules.options import ScheduleOptions

@@ -9,7 +9,7 @@ import pytest
 from tests.support.acting import acting
 from tests.support.stored_rows import Rows
 from warren.scheduler.commands.job_edits import UNCHANGED
-from warren.scheduler.jobs.past_spec import fingerprint
+from warren.scheduler.jobs.records import fingerprint
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Problem, Refused
 from warren.sql.engine import Database

@@ -10,7 +10,7 @@ from tests.support.stored_rows import Rows
 from warren.scheduler.actor import Actor, Right
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_file_preview import Change
-from warren.scheduler.jobs.past_spec import fingerprint
+from warren.scheduler.jobs.records import fingerprint
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.retention.clearing import ClearingCriteria

@@ -14,7 +14,7 @@ from tests.support.acting import NamedCommands
 from tests.support.xxl_job_tables import VERSIONS
 from warren.broker.stored_reasons import from_json
 from warren.scheduler.audit.integrity_check import audit
-from warren.scheduler.jobs.past_spec import job_spec
+from warren.scheduler.jobs.records import job_spec
 from warren.scheduler.retention.reporter import Reporter
 from warren.sql.accounts import audit_log, users
 from warren.sql.accounts.audit_log import AuditFilter

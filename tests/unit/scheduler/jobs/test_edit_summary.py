@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 
-from warren.scheduler.jobs.audit_records import (
-    DIFF_LINES,
-    differences,
-    script_difference,
-)
+from warren.scheduler.jobs.records import DIFF_LINES, differences, script_difference
 from warren.scheduler.jobs.spec import JobSpec, changed, columns_of
 from warren.sql.models import Job
 

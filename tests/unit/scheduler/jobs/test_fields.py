@@ -10,7 +10,7 @@ from warren.executor.handlers.declarations import JobFields, Retry
 from warren.executor.handlers.handler_registry import job
 from warren.scheduler.expectations import Expectations
 from warren.scheduler.flows.graph import Graph, parse
-from warren.scheduler.jobs.past_spec import fingerprint, job_spec
+from warren.scheduler.jobs.records import fingerprint, job_spec
 from warren.scheduler.jobs.spec import (
     FIELDS,
     GROUPS,

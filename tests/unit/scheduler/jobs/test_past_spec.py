@@ -2,8 +2,7 @@
 
 import pytest
 
-from warren.scheduler.jobs.audit_records import MAX_VALUE_LENGTH, cut
-from warren.scheduler.jobs.past_spec import past_spec
+from warren.scheduler.jobs.records import MAX_VALUE_LENGTH, cut, past_spec
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typing import Any
 
 from warren.broker.messages import Block
 from warren.broker.reasons import Why
-from warren.scheduler.limits.room import ClusterLane, Refuse, Wait
+from warren.scheduler.limits import ClusterLane, Refuse, Wait
 
 DISCARDED = Refuse(Why.DISCARDED_IN_CLUSTER())
 OUTDATED = Refuse(Why.OUTDATED_IN_CLUSTER())

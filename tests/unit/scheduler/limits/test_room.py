@@ -3,13 +3,7 @@
 import pytest
 
 from warren.broker.reasons import Why
-from warren.scheduler.limits.room import (
-    FullLimit,
-    LimitNeed,
-    LimitRoom,
-    LimitState,
-    NeverFits,
-)
+from warren.scheduler.limits import FullLimit, LimitNeed, LimitRoom, LimitState, NeverFits
 from warren.sql.limits import Bucket, LimitRow, NewHold
 
 NOW_MS = 1_000_000

@@ -8,7 +8,7 @@ import pytest
 
 from warren.command_line.jobs import HEADERS, job_facts, job_line
 from warren.resources.jobs import JobOverview, ShownJob
-from warren.scheduler.jobs.past_spec import job_spec
+from warren.scheduler.jobs.records import job_spec
 from warren.scheduler.jobs.spec import FIELDS, JobSpec, columns_of
 from warren.scheduler.schedules.reading import next_fire, next_fires, waits_for
 from warren.scheduler.views.job_view import facts_in_words, job_overview

@@ -8,7 +8,7 @@ import pytest
 from warren.errors import JobFileError
 from warren.jobfile.export import job_file
 from warren.jobfile.reader import JobFile, read_job_file
-from warren.scheduler.limits.specs import LimitSpec
+from warren.scheduler.limits import LimitSpec
 
 NOW_MS = 1_790_000_000_000
 WAREHOUSE = LimitSpec(name="warehouse", at_once=3)
