@@ -11,10 +11,14 @@ from typing import TypeAlias
 
 
 class Sentence(Enum):
-    """Base of codes: a member's value is its sentence, with placeholders like `%(name)s`."""
+    """Base of codes: a member's value is its sentence, with placeholders like `%(name)s`.
 
-    def __init__(self, sentence: str) -> None:
+    Where 0.1.0 said it otherwise, that sentence is the second value: rows and messages have it.
+    """
+
+    def __init__(self, sentence: str, before: str = "") -> None:
         self.sentence = sentence  # reading `value` takes three times as long
+        self.before = before or sentence
 
     def __call__(self, **facts: "Fact") -> "Reason":
         """Return this reason with the facts of one case, one for each placeholder."""
@@ -35,6 +39,20 @@ class Reason:
             if type(fact) is tuple:
                 facts = facts | {name: "; ".join(map(str, fact))}
         return self.code.sentence % facts
+
+    def as_before(self) -> str:
+        """Return the sentence as 0.1.0 said it; as today, if it lacks a fact for that."""
+        facts = {name: _before(fact) for name, fact in self.facts.items()}
+        try:
+            return self.code.before % facts
+        except KeyError:
+            return str(self)
+
+
+def _before(fact: "Fact") -> "Fact":
+    if isinstance(fact, tuple):
+        return "; ".join(str(_before(part)) for part in fact)
+    return fact.as_before() if isinstance(fact, Reason) else fact
 
 
 #: A reason, or a text from elsewhere: a job, an operating system, another version of Warren.
@@ -94,11 +112,23 @@ class Why(Sentence):
     LANGUAGE_OFF = "%(language)s scripts are not allowed here: %(setting)s is %(value)s"
     LANE_FULL = "too many runs of the job already wait here: %(n)s"
     EXECUTOR_FULL = "too many runs already wait on this executor: %(n)s"
-    DISCARDED = "DISCARD_LATER: another run of the job is running or waiting here"
-    OUTDATED = "COVER_EARLY: a newer run of the job is running or waiting here"
-    DISCARDED_IN_CLUSTER = "DISCARD_LATER: another run of the job is running or waiting"
+    DISCARDED = (
+        "another run of the job is running or waiting here",
+        "DISCARD_LATER: another run of the job is running or waiting here",
+    )
+    OUTDATED = (
+        "a newer run of the job is running or waiting here",
+        "COVER_EARLY: a newer run of the job is running or waiting here",
+    )
+    DISCARDED_IN_CLUSTER = (
+        "another run of the job is running or waiting",
+        "DISCARD_LATER: another run of the job is running or waiting",
+    )
     TOO_MANY_WAIT = "the maximum number of runs of the job was already waiting: %(n)s"
-    OUTDATED_IN_CLUSTER = "COVER_EARLY: a newer run of the job is running or waiting"
+    OUTDATED_IN_CLUSTER = (
+        "a newer run of the job is running or waiting",
+        "COVER_EARLY: a newer run of the job is running or waiting",
+    )
     OTHER_BOOT = "it was addressed to another process of this executor (boot %(boot)s)"
     TRIGGER_EXPIRED = "its trigger arrived too late"
     SHUTTING_DOWN = "the executor is shutting down"
@@ -264,8 +294,14 @@ class Why(Sentence):
     FLOW_FAILED = "failed, and no node handled it: %(nodes)s"
     FLOW_GONE = "its graph is gone or cannot be read"
     FLOW_STOPPED = "its flow was stopped"
-    FLOW_RUNS = "DISCARD_LATER: run %(id)s of the flow is still running"
-    FLOW_OUTDATED = "COVER_EARLY: newer run %(id)s of the flow is running"
+    FLOW_RUNS = (
+        "run %(id)s of the flow is still running",
+        "DISCARD_LATER: run %(id)s of the flow is still running",
+    )
+    FLOW_OUTDATED = (
+        "newer run %(id)s of the flow is running",
+        "COVER_EARLY: newer run %(id)s of the flow is running",
+    )
     NODE_BYPASSED = "%(node)s ended %(outcome)s, and %(needed)s was needed"
     NODE_CONDITION_FALSE = "its condition is false"
     NODE_NOT_REPEATED = "it had not run before, and was not repeated"
@@ -287,22 +323,44 @@ class Why(Sentence):
     # -- why due times were skipped, and jobs stopped -----------------------------------------
 
     OVERDUE = "over %(most)s runs are overdue"
-    MISFIRED = "misfired, %(seconds)s s late; policy %(policy)s"
+    MISFIRED = (
+        "%(seconds)s s late; its job skips what it missed",
+        "misfired, %(seconds)s s late; policy %(policy)s",
+    )
     CAUGHT_UP = "%(seconds)s s late; backfill %(id)s runs it"
     MISSED_CAUGHT_UP = "no scheduler could send it in time; backfill %(id)s runs it"
     MISSED_BY_PAUSE_CAUGHT_UP = "dispatch was paused when it was due; backfill %(id)s runs it"
     MISSED_BY_APP_PAUSE_CAUGHT_UP = "its app was paused when it was due; backfill %(id)s runs it"
-    MISFIRED_IN_ONE = "misfired, %(seconds)s s late; one MISFIRE run covers them all"
+    MISFIRED_IN_ONE = (
+        "%(seconds)s s late; one run makes up for them all",
+        "misfired, %(seconds)s s late; one MISFIRE run covers them all",
+    )
     LATE_BEFORE_ANOTHER = "%(seconds)s s late; a later one ran instead"
-    MISSED = "no scheduler could send it in time; policy %(policy)s"
-    MISSED_IN_ONE = "no scheduler could send it in time; one MISFIRE run covers them all"
+    MISSED = (
+        "no scheduler could send it in time; its job skips what it missed",
+        "no scheduler could send it in time; policy %(policy)s",
+    )
+    MISSED_IN_ONE = (
+        "no scheduler could send it in time; one run makes up for them all",
+        "no scheduler could send it in time; one MISFIRE run covers them all",
+    )
     MISSED_BEFORE_ANOTHER = "no scheduler could send it in time; a later one ran instead"
-    MISSED_BY_PAUSE = "dispatch was paused when it was due; policy %(policy)s"
-    MISSED_BY_PAUSE_IN_ONE = "dispatch was paused when it was due; one MISFIRE run covers them all"
+    MISSED_BY_PAUSE = (
+        "dispatch was paused when it was due; its job skips what it missed",
+        "dispatch was paused when it was due; policy %(policy)s",
+    )
+    MISSED_BY_PAUSE_IN_ONE = (
+        "dispatch was paused when it was due; one run makes up for them all",
+        "dispatch was paused when it was due; one MISFIRE run covers them all",
+    )
     MISSED_BY_PAUSE_BEFORE_ANOTHER = "dispatch was paused when it was due; a later one ran instead"
-    MISSED_BY_APP_PAUSE = "its app was paused when it was due; policy %(policy)s"
+    MISSED_BY_APP_PAUSE = (
+        "its app was paused when it was due; its job skips what it missed",
+        "its app was paused when it was due; policy %(policy)s",
+    )
     MISSED_BY_APP_PAUSE_IN_ONE = (
-        "its app was paused when it was due; one MISFIRE run covers them all"
+        "its app was paused when it was due; one run makes up for them all",
+        "its app was paused when it was due; one MISFIRE run covers them all",
     )
     MISSED_BY_APP_PAUSE_BEFORE_ANOTHER = (
         "its app was paused when it was due; a later one ran instead"

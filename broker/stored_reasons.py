@@ -50,10 +50,14 @@ def from_json(text: str | None) -> Reason | None:
         return None
 
 
-@cache
 def places(code: Sentence) -> frozenset[str]:
     """Return the names of the placeholders in a code's sentence."""
-    return frozenset(_PLACE.findall(code.sentence))
+    return _places(code.sentence)
+
+
+@cache
+def _places(sentence: str) -> frozenset[str]:
+    return frozenset(_PLACE.findall(sentence))
 
 
 def _plain(fact: Fact) -> Any:
@@ -68,7 +72,7 @@ def _plain(fact: Fact) -> Any:
 
 def _reason(plain: _Plain, depth: int) -> Reason:
     code = Why[plain.code]
-    if not depth or plain.facts.keys() != places(code):
+    if not depth or plain.facts.keys() not in (places(code), _places(code.before)):
         raise ValueError(f"expected the facts of {code.name}, got: {plain.facts.keys()}")
     return Reason(code, {name: _fact(fact, depth - 1) for name, fact in plain.facts.items()})
 

@@ -48,6 +48,19 @@ class Kind(StrEnum):
     BACKFILL = "BACKFILL"
 
 
+#: What sentences call them.
+KIND_WORDS: Mapping[str, str] = {
+    Kind.SCHEDULE: "schedule",
+    Kind.MISFIRE: "misfire",
+    Kind.MANUAL: "manual",
+    Kind.API: "API",
+    Kind.RETRY: "retry",
+    Kind.PARENT: "parent job",
+    Kind.RERUN: "re-run",
+    Kind.NODE: "flow node",
+    Kind.BACKFILL: "backfill",
+}
+
 #: The late status of a LOST run whose executor says later that it never started; else a result.
 NEVER_STARTED = "NEVER_STARTED"
 

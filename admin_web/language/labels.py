@@ -19,14 +19,14 @@ from warren.broker.stored_reasons import from_json
 from warren.scheduler.commands.reruns import Outcome
 from warren.scheduler.membership.self_health import SelfIssue
 from warren.scheduler.problems import Code, FieldName, Problem, Word
-from warren.scheduler.routing.routes import Route
+from warren.scheduler.routing.routes import ROUTE_WORDS
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.views.run_view import NodeState
 from warren.sql.accounts.users import Role
 from warren.sql.alarms.alarm_listing import AlarmState
 from warren.sql.alarms.alarms import MAIL, RUN_END
 from warren.sql.registry.presence import ProcessState
-from warren.sql.run_status import Kind, RunStatus
+from warren.sql.run_status import KIND_WORDS, Kind, RunStatus
 
 CAUSE = {
     Kind.SCHEDULE: lazy_gettext("Triggered by its schedule."),
@@ -68,9 +68,10 @@ def stored_text(text: str | None, why: str | None) -> str:
 
     `why` is the reason stored beside it; it is used only if its sentence begins with the text.
     """
+    text = text or ""
     reason = from_json(why) if text else None
-    if reason is None or not str(reason).startswith(text or ""):
-        return text or ""
+    if reason is None or not (str(reason).startswith(text) or reason.as_before().startswith(text)):
+        return text
     return reason_text(reason)
 
 
@@ -83,7 +84,7 @@ def reason_text(words: Words) -> str:
 
 
 def _named(name: str, fact: str | float) -> str | int | float:
-    """Return the word for a stored name such as CRON; other facts are returned unchanged."""
+    """Return the word for a fact such as `schedule`; other facts are returned unchanged."""
     known = _FACT_NAMES.get(name, {})
     return str(known[fact]) if fact in known else fact
 
@@ -133,40 +134,20 @@ NODE: Mapping[str, State] = {
     NodeState.BYPASSED: State(lazy_gettext("bypassed"), "quiet", "bypass"),
     NodeState.KEPT: State(lazy_gettext("kept"), "info", "kept"),
 }
-KIND = {
-    Kind.SCHEDULE: lazy_gettext("schedule"),
-    Kind.MISFIRE: lazy_gettext("misfire"),
-    Kind.MANUAL: lazy_gettext("manual"),
-    Kind.API: lazy_gettext("API"),
-    Kind.RETRY: lazy_gettext("retry"),
-    Kind.PARENT: lazy_gettext("parent job"),
-    Kind.RERUN: lazy_gettext("re-run"),
-    Kind.NODE: lazy_gettext("flow node"),
-    Kind.BACKFILL: lazy_gettext("backfill"),
-}
+KIND = {kind: lazy_gettext(words) for kind, words in KIND_WORDS.items()}
 MISFIRE_POLICY = {
     MisfirePolicy.DO_NOTHING: lazy_gettext("skip"),
     MisfirePolicy.FIRE_ONCE_NOW: lazy_gettext("run once immediately"),
     MisfirePolicy.CATCH_UP: lazy_gettext("catch up"),
 }
 ROUTE_NAMES: Mapping[Any, LazyString] = {
-    Route.FIRST: lazy_gettext("first"),
-    Route.LAST: lazy_gettext("last"),
-    Route.ROUND: lazy_gettext("round robin"),
-    Route.RANDOM: lazy_gettext("random"),
-    Route.CONSISTENT_HASH: lazy_gettext("consistent hash"),
-    Route.LEAST_FREQUENTLY_USED: lazy_gettext("least frequently used"),
-    Route.LEAST_RECENTLY_USED: lazy_gettext("least recently used"),
-    Route.LEAST_LOADED: lazy_gettext("least loaded"),
-    Route.FAILOVER: lazy_gettext("failover"),
-    Route.BUSYOVER: lazy_gettext("busyover"),
-    Route.SHARDING_BROADCAST: lazy_gettext("sharding broadcast"),
+    route: lazy_gettext(words) for route, words in ROUTE_WORDS.items()
 }
-#: The words for facts of reasons that are stored by their names.
+#: The words for facts of reasons that are words in English; 0.1.0 stored their names.
 _FACT_NAMES: Mapping[str, Mapping[Any, LazyString]] = {
-    "kind": KIND,
+    "kind": KIND | {words: KIND[kind] for kind, words in KIND_WORDS.items()},
     "policy": MISFIRE_POLICY,
-    "route": ROUTE_NAMES,
+    "route": {**ROUTE_NAMES, **{words: ROUTE_NAMES[route] for route, words in ROUTE_WORDS.items()}},
 }
 #: Why runs are left out when many are run again.
 LEFT_OUT = {

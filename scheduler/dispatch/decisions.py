@@ -63,7 +63,7 @@ from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import DEFAULT_ROUTE, FLOW_TYPE
-from warren.sql.run_status import BY_SCHEDULE, Kind, RunStatus
+from warren.sql.run_status import BY_SCHEDULE, KIND_WORDS, Kind, RunStatus
 from warren.sql.runs import queries, transitions
 from warren.sql.runs.run_rows import PlannedRun
 from warren.sql.runs.ticks import Shard
@@ -271,9 +271,9 @@ def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
 
 def shard_choices(request: RouteRequest) -> list[Choice]:
     """Return the destination of each shard, by its index."""
-    total = len(request.candidates)
+    total, route = len(request.candidates), Route.SHARDING_BROADCAST.words
     return [
-        Choice(address, Why.SHARD_OF(route=Route.SHARDING_BROADCAST, index=index, total=total))
+        Choice(address, Why.SHARD_OF(route=route, index=index, total=total))
         for index, address in enumerate(request.candidates)
     ]
 
@@ -575,7 +575,7 @@ class RunDecisions:
         named = (Why.WANTED(addresses=wanted),) if wanted else ()
         return explanation(
             Why.ROUTED(
-                kind=row.kind,
+                kind=KIND_WORDS[row.kind],
                 attempt=row.starts + 1,
                 left=row.retries_left,
                 node=self._node,

@@ -115,9 +115,9 @@ WAITING_SECONDS = 0.05
 
 #: Why a run is cancelled: its job skips it, a later one runs, or a MISFIRE run replaces it.
 _SKIPPED = {
-    MissedBy.SCHEDULERS: Why.MISSED(policy=MisfirePolicy.DO_NOTHING),
-    MissedBy.PAUSE: Why.MISSED_BY_PAUSE(policy=MisfirePolicy.DO_NOTHING),
-    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE(policy=MisfirePolicy.DO_NOTHING),
+    MissedBy.SCHEDULERS: Why.MISSED(),
+    MissedBy.PAUSE: Why.MISSED_BY_PAUSE(),
+    MissedBy.APP_PAUSE: Why.MISSED_BY_APP_PAUSE(),
 }
 _BEFORE_ANOTHER = {
     MissedBy.SCHEDULERS: Why.MISSED_BEFORE_ANOTHER(),

@@ -188,6 +188,26 @@ class Route(StrEnum):
     BUSYOVER = "BUSYOVER"
     SHARDING_BROADCAST = "SHARDING_BROADCAST"
 
+    @property
+    def words(self) -> str:
+        """What sentences call it."""
+        return ROUTE_WORDS[self]
+
+
+ROUTE_WORDS: Mapping[str, str] = {
+    Route.FIRST: "first",
+    Route.LAST: "last",
+    Route.ROUND: "round robin",
+    Route.RANDOM: "random",
+    Route.CONSISTENT_HASH: "consistent hash",
+    Route.LEAST_FREQUENTLY_USED: "least frequently used",
+    Route.LEAST_RECENTLY_USED: "least recently used",
+    Route.LEAST_LOADED: "least loaded",
+    Route.FAILOVER: "failover",
+    Route.BUSYOVER: "busyover",
+    Route.SHARDING_BROADCAST: "sharding broadcast",
+}
+
 
 def first(request: RouteRequest, _random: Random) -> Choice:
     """Choose the first."""
@@ -209,7 +229,7 @@ def in_turn(request: RouteRequest, random: Random) -> Choice:
     known = _remembered(Route.ROUND, request)
     count = known["count"] + 1 if known else random.randrange(_ROUND_STARTS)
     chosen = request.candidates[count % len(request.candidates)]
-    words = Why.TURN(route=Route.ROUND, n=count)
+    words = Why.TURN(route=Route.ROUND.words, n=count)
     return Choice(chosen, words, {"route": Route.ROUND, "count": count})
 
 
@@ -217,7 +237,7 @@ def by_hash(request: RouteRequest, _random: Random) -> Choice:
     """Choose by the job's place on the hash ring."""
     chosen = consistent_hash(request.job_id, request.candidates)
     # The same words for all jobs, so that one statement routes the runs of many.
-    return Choice(chosen, Why.ONE_OF(route=Route.CONSISTENT_HASH, n=len(request.candidates)))
+    return Choice(chosen, Why.ONE_OF(route=Route.CONSISTENT_HASH.words, n=len(request.candidates)))
 
 
 def least_frequently_used(request: RouteRequest, random: Random) -> Choice:
@@ -238,7 +258,7 @@ def least_frequently_used(request: RouteRequest, random: Random) -> Choice:
     }
     chosen = min(request.candidates, key=counts.__getitem__)
     counts[chosen] += 1
-    words = Why.USE(route=route, n=counts[chosen])
+    words = Why.USE(route=route.words, n=counts[chosen])
     return Choice(chosen, words, {"route": route, "counts": counts})
 
 
@@ -251,7 +271,7 @@ def least_recently_used(request: RouteRequest, _random: Random) -> Choice:
     order += [address for address in request.addresses if address not in remembered]
     chosen = next(address for address in order if address in allowed)
     order.remove(chosen)
-    words = Why.ONE_OF(route=route, n=len(live))
+    words = Why.ONE_OF(route=route.words, n=len(live))
     return Choice(chosen, words, {"route": route, "order": [*order, chosen]})
 
 
@@ -260,7 +280,7 @@ def least_loaded(request: RouteRequest, random: Random) -> Choice:
     free = request.free_slots
     most = max(free.get(address, 0) for address in request.candidates)
     best = [address for address in request.candidates if free.get(address, 0) == most]
-    return Choice(random.choice(best), Why.FREE_SLOTS(route=Route.LEAST_LOADED, n=most))
+    return Choice(random.choice(best), Why.FREE_SLOTS(route=Route.LEAST_LOADED.words, n=most))
 
 
 def failover(request: RouteRequest, _random: Random) -> Choice:
@@ -294,29 +314,29 @@ def memory_of_underway(run_ids: Iterable[int]) -> Memory:
 def broadcast(request: RouteRequest, _random: Random) -> Choice:
     """Choose for one shard of a broadcast; a shard whose executor is gone goes to the first."""
     index = request.shard_index if request.shard_index < len(request.candidates) else 0
-    words = Why.SHARD(route=Route.SHARDING_BROADCAST, index=request.shard_index)
+    words = Why.SHARD(route=Route.SHARDING_BROADCAST.words, index=request.shard_index)
     if index != request.shard_index:
-        words = Why.SHARD_MOVED(route=Route.SHARDING_BROADCAST, index=request.shard_index)
+        words = Why.SHARD_MOVED(route=Route.SHARDING_BROADCAST.words, index=request.shard_index)
     return Choice(request.candidates[index], words)
 
 
 def _plain(route: Route, request: RouteRequest, index: int) -> Choice:
-    words = Why.ONE_OF(route=route, n=len(request.candidates))
+    words = Why.ONE_OF(route=route.words, n=len(request.candidates))
     return Choice(request.candidates[index], words)
 
 
 def _first_ok(route: Route, request: RouteRequest) -> Choice:
     if request.probes is None:
-        return Choice(None, Why.NOBODY_ASKED(route=route))
+        return Choice(None, Why.NOBODY_ASKED(route=route.words))
     asked: list[Words] = [Why.AWAY(address=address) for address in request.away]
     for address in request.candidates:
         answer = request.probes.get(address)
         asked.append(answer.words if answer else Why.SILENT(address=address))
         if answer and answer.ok:
-            return Choice(address, Why.ASKED(route=route, what=tuple(asked)))
+            return Choice(address, Why.ASKED(route=route.words, what=tuple(asked)))
     best = _best(request.probes)
     asked.append(Why.NONE_LEFT() if best is None else Why.BEST(address=best))
-    return Choice(best, Why.ASKED(route=route, what=tuple(asked)))
+    return Choice(best, Why.ASKED(route=route.words, what=tuple(asked)))
 
 
 def _best(probes: Mapping[str, ProbeAnswer]) -> str | None:

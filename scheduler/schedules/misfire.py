@@ -243,7 +243,7 @@ def _late(
         skips = rule.skips(ticks, watermark_ms, last - 1, why, now_ms)
         return (Fire(last, due_ms, Kind.SCHEDULE, is_late=now_ms - due_ms > LATE_MS),), skips
     if rule.policy in SKIPPING:
-        why = Why.MISFIRED(seconds=seconds, policy=rule.policy)
+        why = Why.MISFIRED(seconds=seconds)
         return (), rule.skips(ticks, watermark_ms, until_ms, why, now_ms)
     skips = ticks.skips(watermark_ms, last - 1, Why.MISFIRED_IN_ONE(seconds=seconds))
     return (Fire(last, now_ms, Kind.MISFIRE),), skips

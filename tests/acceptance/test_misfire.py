@@ -74,10 +74,10 @@ def _by_pause(deployment: Deployment, _: list[Command], wait: Callable[[], None]
 @pytest.mark.parametrize(
     ("away", "reason"),
     [
-        (_by_kill, "no scheduler could send it in time; policy DO_NOTHING"),
+        (_by_kill, "no scheduler could send it in time; its job skips what it missed"),
         pytest.param(
             _by_pause,
-            "dispatch was paused when it was due; policy DO_NOTHING",
+            "dispatch was paused when it was due; its job skips what it missed",
             marks=pytest.mark.release,
         ),
     ],

@@ -48,7 +48,7 @@ def test_why_a_run_ended_is_shown_in_the_readers_language(
     fleet.await_status(first, RunStatus.KILLED)
 
     assert shown(reader, slow)[0].startswith("超过 1 秒的时限")
-    assert shown(reader, second)[0] == "DISCARD_LATER：该任务的另一个运行正在此处运行或等待"
+    assert shown(reader, second)[0] == "该任务的另一个运行正在此处运行或等待"
     assert shown(reader, first)[0] == "按请求终止"
     assert shown(reader, own)[0] == told.splitlines()[0]
     assert shown(reader, slow)[1].startswith("手动触发，第 1 次尝试，还可重试 0 次；调度器 ")

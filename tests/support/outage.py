@@ -23,7 +23,6 @@ from sqlalchemy.orm import Session
 
 from warren.broker.reasons import Why
 from warren.scheduler.problems import explanation
-from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
@@ -452,7 +451,7 @@ class _Filling:
     def _skip(self, nightly: Sequence[_Job]) -> dict[str, int]:
         """Record the due times that no scheduler could send last night; return them by job."""
         due = {job.name: self._last_due(job) for job in nightly}
-        why = explanation(Why.MISSED(policy=MisfirePolicy.DO_NOTHING))
+        why = explanation(Why.MISSED())
 
         def unit(session: Session) -> None:
             for name, at_ms in due.items():

@@ -90,7 +90,7 @@ def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> Non
     assert sorted(run.address or "" for run in chosen) == sorted(NAMES)
     assert nobody.status == RunStatus.UNDELIVERED
     assert nobody.message is not None
-    assert nobody.message.startswith("BUSYOVER: one is busy: ")
+    assert nobody.message.startswith("busyover: one is busy: ")
     assert nobody.message.endswith("; none left")
     assert nobody.message in (nobody.trigger_message or "")
 
@@ -101,11 +101,11 @@ def test_each_route_chooses_by_its_rule(cluster: Cluster, tmp_path: Path) -> Non
 
     said = {run.job_id: run.trigger_message or "" for run in cluster.runs()}
     names = {job.name: job.id for job in cluster.jobs()}
-    assert said[names["first"]].endswith("online: one, three, two; FIRST of 3")
-    assert "LEAST_RECENTLY_USED of 3" in said[names["lru"]]
-    assert "FAILOVER: one answered in " in said[names["failover"]]
+    assert said[names["first"]].endswith("online: one, three, two; first of 3")
+    assert "least recently used of 3" in said[names["lru"]]
+    assert "failover: one answered in " in said[names["failover"]]
     assert [(row.trigger_message or "").rpartition("; ")[2] for row in rows] == [
-        f"SHARDING_BROADCAST, shard {index} of 3" for index in range(3)
+        f"sharding broadcast, shard {index} of 3" for index in range(3)
     ]
 
 
@@ -203,7 +203,7 @@ def test_failover_passes_over_an_executor_that_died_a_moment_ago(cluster: Cluste
     after, before = cluster.wait_final(slow), cluster.wait_final(quick)
 
     assert after.address == "three"
-    assert "FAILOVER: one did not answer within 3 s; three answered in" in after.trigger_message
+    assert "failover: one did not answer within 3 s; three answered in" in after.trigger_message
     assert after.routed_at - after.due_at >= 2_900
     assert before.routed_at < after.routed_at - 500
     # Its silence is known for a while: the next run does not wait for it again.
@@ -227,7 +227,7 @@ def test_failover_ends_a_run_that_nobody_answers_for_only_after_a_while(cluster:
     assert run.status == RunStatus.UNDELIVERED
     assert run.finished_at - run.due_at >= 800
     assert run.message == (
-        "FAILOVER: one did not answer within 0.1 s; three did not answer within 0.1 s; "
+        "failover: one did not answer within 0.1 s; three did not answer within 0.1 s; "
         "two did not answer within 0.1 s; none left"
     )
 
@@ -248,7 +248,7 @@ def test_busyover_looks_at_slots_and_at_the_load_of_the_host(
 
     assert run.address == "two"
     assert (
-        "BUSYOVER: one is busy: every slot is taken; three is busy: memory at"
+        "busyover: one is busy: every slot is taken; three is busy: memory at"
         in run.trigger_message
     )
     assert "two is idle, free slots: 1" in run.trigger_message

@@ -102,7 +102,7 @@ def test_the_run_tells_who_was_passed_over_and_why(
     send(cluster, still)
 
     [run] = cluster.runs()
-    assert "; online: one, two; one is impaired: journal, disk; FIRST of 1" in run.trigger_message
+    assert "; online: one, two; one is impaired: journal, disk; first of 1" in run.trigger_message
 
 
 def test_the_registry_keeps_an_executors_health_issues(

@@ -10,8 +10,10 @@ from warren import admin_web
 from warren.broker.reasons import Why
 from warren.scheduler.jobs.spec import RULED
 from warren.scheduler.problems import Code, Word
+from warren.scheduler.routing.routes import ROUTE_WORDS
 from warren.scheduler.schedules.registry import KINDS
 from warren.scheduler.views.board_view import Says
+from warren.sql.run_status import KIND_WORDS
 
 CONSOLE = Path(admin_web.__file__).parent
 METHODS = [("templates/**.html", "jinja2"), ("**.py", "python")]
@@ -23,6 +25,7 @@ def texts() -> dict[str, str]:
     found = {code.sentence: str(code) for code in Code}
     found |= {word.value: repr(word) for word in Word}
     found |= {why.sentence: repr(why) for why in Why}
+    found |= dict.fromkeys((*KIND_WORDS.values(), *ROUTE_WORDS.values()), "a fact")
     found |= {says.sentence: repr(says) for says in Says}
     found |= {field.name: f"the field {field.name}" for field in RULED}
     for place, line, message, _comments, _context in extract_from_dir(

@@ -1,6 +1,7 @@
 """Reasons: one sentence for each, all facts given, and read from JSON only if it is a known one."""
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,12 @@ def test_every_code_is_given_somewhere() -> None:
     }
 
     assert sorted(set(Why.__members__) - given) == []
+
+
+def test_no_sentence_names_a_constant_of_the_code() -> None:
+    constant = re.compile(r"\b(?!WARREN_)[A-Z]+_[A-Z]+|MISFIRE|CRON")
+
+    assert [code for code in Why if constant.search(code.sentence)] == []
 
 
 def test_each_sentence_is_made_of_its_facts_and_survives_its_way_through_json() -> None:

@@ -69,7 +69,7 @@ MISSED = Missed(
     count=1,
     first_at=NOON,
     last_at=NOON,
-    why="no scheduler could send it in time; policy DO_NOTHING",
+    why="no scheduler could send it in time; its job skips what it missed",
 )
 ABSENCE = Absence(app="reports", seconds=60, jobs=3)
 UNHEALTHY = Unhealthy(
@@ -124,7 +124,7 @@ class TestWords:
             "No further alarm follows about this outage.\n\n"
             "job:     reports/nightly\n"
             "due:     2026-11-20 20:00:00+08:00 (Asia/Shanghai)\n"
-            "reason:  no scheduler could send it in time; policy DO_NOTHING"
+            "reason:  no scheduler could send it in time; its job skips what it missed"
         )
 
     def test_several_missed_due_times_are_told_from_first_to_last(self) -> None:

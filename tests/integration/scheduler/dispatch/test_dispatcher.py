@@ -95,7 +95,7 @@ def test_a_due_run_is_routed_sent_and_confirmed(
     assert (trigger.run_id, trigger.param, trigger.boot_id) == (run_id, "hello", boot_id)
     assert (trigger.timeout_seconds, trigger.resent) == (9, False)
     assert trigger.routed_at_ms == run.routed_at
-    assert "MANUAL, attempt 1" in run.trigger_message
+    assert "manual, attempt 1" in run.trigger_message
 
 
 def test_a_run_is_not_claimed_long_before_its_time_and_the_wait_ends_in_time_for_it(
@@ -772,7 +772,7 @@ def test_a_broadcast_with_addresses_goes_to_these_only(
     rows = sorted(cluster.runs(), key=lambda run: run.shard_index)
     assert [row.address for row in rows] == ["two", "one"]
     assert [row.sharding for row in rows] == ["0/2", "1/2"]
-    assert all("requested: two,one; SHARDING_BROADCAST" in row.trigger_message for row in rows)
+    assert all("requested: two,one; sharding broadcast" in row.trigger_message for row in rows)
 
 
 @gives_up_soon
@@ -1009,7 +1009,7 @@ def test_an_apps_own_list_says_where_runs_may_go_and_in_which_order(
     [job] = cluster.jobs(name="all")
     rows = sorted(cluster.runs(job_id=job.id), key=lambda run: run.shard_index)
     assert [row.address for row in rows] == ["two", "one"]
-    assert "listed but offline: away; FIRST of 2" in (cluster.run(first).trigger_message or "")
+    assert "listed but offline: away; first of 2" in (cluster.run(first).trigger_message or "")
 
 
 def test_a_user_may_name_a_registered_executor_that_is_not_listed(

@@ -569,7 +569,7 @@ def test_a_later_run_is_discarded_wherever_the_other_one_runs(
 
     assert cluster.run(first).status == RunStatus.SENT
     assert cluster.run(second).status == RunStatus.REFUSED
-    assert cluster.run(second).message.startswith("DISCARD_LATER: another run of the job")
+    assert cluster.run(second).message.startswith("another run of the job")
 
 
 def test_a_later_run_covers_an_earlier_one_wherever_that_runs(

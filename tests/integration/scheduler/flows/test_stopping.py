@@ -231,9 +231,7 @@ def test_a_flow_that_discards_refuses_the_later_run(
 
     assert cluster.run(first).status == "RUNNING"
     assert cluster.run(second).status == "REFUSED"
-    assert cluster.run(second).message == (
-        f"DISCARD_LATER: run {first} of the flow is still running"
-    )
+    assert cluster.run(second).message == (f"run {first} of the flow is still running")
 
 
 def test_a_flow_that_covers_kills_the_earlier_run(

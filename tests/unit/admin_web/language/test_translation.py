@@ -26,6 +26,44 @@ def chinese(app: Flask) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    ("text", "why", "shown"),
+    [
+        (
+            "no scheduler could send it in time; policy DO_NOTHING",
+            '{"code":"MISSED","facts":{"policy":"DO_NOTHING"}}',
+            "没有调度器能够及时发送；其任务跳过错过的调度",
+        ),
+        (
+            "misfired, 570.0 s late; policy CATCH_UP",
+            '{"code":"MISFIRED","facts":{"seconds":"570.0","policy":"CATCH_UP"}}',
+            "晚了 570.0 秒；其任务跳过错过的调度",
+        ),
+        (
+            "DISCARD_LATER: another run of the job is running or waiting here",
+            '{"code":"DISCARDED"}',
+            "该任务的另一个运行正在此处运行或等待",
+        ),
+        (
+            "killed before it started (COVER_EARLY: a newer run of the job is running or waiting",
+            '{"code":"KILLED_BEFORE_START","facts":{"why":{"code":"OUTDATED"}}}',
+            "在开始之前被终止（该任务有更新的运行正在此处运行或等待）",
+        ),
+        (
+            "CRON, attempt 1, 0 retries left; scheduler s; online: a; ROUND, turn 7",
+            (
+                '{"code":"ROUTED","facts":{"kind":"CRON","attempt":1,"left":0,"node":"s",'
+                '"addresses":"a","how":[{"code":"TURN","facts":{"route":"ROUND","n":7}}]}}'
+            ),
+            "定时触发，第 1 次尝试，还可重试 0 次；调度器 s；在线：a；轮询，第 7 轮",
+        ),
+    ],
+)
+def test_what_0_1_0_stored_is_told_in_chinese(text: str, why: str, shown: str) -> None:
+    assert stored_text(text, why) == shown
+
+
+@pytest.mark.usefixtures("chinese")
 def test_each_reason_is_told_in_chinese_with_its_facts() -> None:
     shown = {}
     for why in Why:
@@ -42,12 +80,12 @@ def test_each_reason_is_told_in_chinese_with_its_facts() -> None:
     [
         (
             Why.ROUTED(
-                kind="CRON",
+                kind="schedule",
                 attempt=1,
                 left=3,
                 node="node-1",
                 addresses="a, b",
-                how=(Why.LISTED_AND_AWAY(addresses="c"), Why.TURN(route="ROUND", n=7)),
+                how=(Why.LISTED_AND_AWAY(addresses="c"), Why.TURN(route="round robin", n=7)),
             ),
             (
                 "定时触发，第 1 次尝试，还可重试 3 次；调度器 node-1；在线：a, b；"
@@ -55,7 +93,7 @@ def test_each_reason_is_told_in_chinese_with_its_facts() -> None:
             ),
         ),
         (
-            Why.ASKED(route="BUSYOVER", what=(BUSY, Why.IDLE(address="a:2", n=3))),
+            Why.ASKED(route="busyover", what=(BUSY, Why.IDLE(address="a:2", n=3))),
             "忙碌转移：a:1 繁忙：所有槽位都被占用；a:2 空闲，可用槽位 3 个",
         ),
         (

@@ -178,7 +178,7 @@ def test_a_reason_is_kept_as_one() -> None:
 
 
 def test_what_a_block_policy_refuses_stays_refused() -> None:
-    words = "DISCARD_LATER: another run of the job is running or waiting here"
+    words = "another run of the job is running or waiting here"
 
     assert end_of(finished(Outcome.REFUSED, words), ONE, NOW).status is RunStatus.REFUSED
 

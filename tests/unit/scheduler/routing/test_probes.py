@@ -225,7 +225,7 @@ def test_silence_past_the_deadline_lets_the_job_go_to_the_next(desk: Desk) -> No
     assert desk.probes.held_back() == set()
     choice = choose(Route.FAILOVER, desk.request(FAILOVER), Random(1))
     assert choice.address == "b"
-    assert str(choice.words) == "FAILOVER: a did not answer within 0.5 s; b answered in 1 ms"
+    assert str(choice.words) == "failover: a did not answer within 0.5 s; b answered in 1 ms"
 
 
 def test_silence_of_all_is_no_word_of_any(desk: Desk) -> None:
@@ -310,7 +310,7 @@ def test_a_busy_executor_is_passed_over_for_an_idle_one_in_its_own_words(
     choice = choose(Route.BUSYOVER, desk.request(BUSYOVER), Random(1))
 
     assert choice.address == "b"
-    assert str(choice.words) == f"BUSYOVER: a {words}; b is idle, free slots: 4"
+    assert str(choice.words) == f"busyover: a {words}; b is idle, free slots: 4"
 
 
 def test_an_executor_busy_with_one_job_is_idle_for_another(desk: Desk) -> None:
@@ -415,7 +415,7 @@ def test_the_best_is_taken_when_none_is_idle_unless_the_job_runs_there(desk: Des
 
     assert choice.address == "c"
     assert str(choice.words) == (
-        "BUSYOVER: a is busy: it runs; b is busy: every slot is taken; "
+        "busyover: a is busy: it runs; b is busy: every slot is taken; "
         "c is busy: CPU at 99 %, limit 90 %; none is idle, the best is c"
     )
 

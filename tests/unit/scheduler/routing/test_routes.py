@@ -214,7 +214,7 @@ def test_first_executor_with_a_good_answer_is_chosen(route: Route) -> None:
     choice = choose(route, request(probes={"a": NO, "b": OK, "c": OK}), Random(1))
 
     assert choice.address == "b"
-    assert str(choice.words) == f"{route}: one timed out; one lives"
+    assert str(choice.words) == f"{route.words}: one timed out; one lives"
 
 
 @pytest.mark.parametrize("route", [Route.FAILOVER, Route.BUSYOVER])
@@ -223,7 +223,8 @@ def test_no_good_answer_is_no_choice_and_tells_each_answer(route: Route) -> None
 
     assert choice.address is None
     assert (
-        str(choice.words) == f"{route}: one timed out; b did not answer; one timed out; none left"
+        str(choice.words)
+        == f"{route.words}: one timed out; b did not answer; one timed out; none left"
     )
 
 
@@ -256,7 +257,7 @@ def test_route_that_compares_answers_waits_for_all() -> None:
 def test_words_of_a_failover_name_who_of_the_apps_list_is_away() -> None:
     choice = choose(Route.FAILOVER, request(away=("x",), probes={"a": OK}), Random(1))
 
-    assert str(choice.words) == "FAILOVER: x is offline; one lives"
+    assert str(choice.words) == "failover: x is offline; one lives"
 
 
 def test_nobody_of_the_apps_list_online_is_no_choice() -> None:
@@ -268,7 +269,7 @@ def test_nobody_of_the_apps_list_online_is_no_choice() -> None:
 def test_unasked_probe_is_no_choice() -> None:
     choice = choose(Route.FAILOVER, request(), Random(1))
 
-    assert choice == Choice(None, Why.NOBODY_ASKED(route=Route.FAILOVER))
+    assert choice == Choice(None, Why.NOBODY_ASKED(route=Route.FAILOVER.words))
 
 
 def test_shard_goes_to_the_executor_of_its_index() -> None:
@@ -284,7 +285,7 @@ def test_retried_shard_whose_executor_left_goes_to_the_first() -> None:
     choice = choose(Route.SHARDING_BROADCAST, request(("a", "b"), shard_index=2), Random(1))
 
     assert choice.address == "a"
-    assert str(choice.words) == "SHARDING_BROADCAST, shard 2, moved because its executor left"
+    assert str(choice.words) == "sharding broadcast, shard 2, moved because its executor left"
 
 
 @pytest.mark.parametrize("route", list(Route))

@@ -11,7 +11,7 @@ from warren.cli import root
 from warren.sql.instants import iso
 
 DUE_MS, LAST_MS = 1_795_183_200_000, 1_795_190_400_000
-REASON = "no scheduler could send it in time; policy DO_NOTHING"
+REASON = "no scheduler could send it in time; its job skips what it missed"
 SKIP = {
     "job": "nightly",
     "app": "reports",
