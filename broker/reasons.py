@@ -85,7 +85,10 @@ class Why(Sentence):
     EXIT_CODE_AT_EXIT = "exit code %(code)s at exit"
     SIGNAL_AT_EXIT = "%(signal)s at exit"
     SURVIVED = "could not be killed: %(processes)s"
-    CANCELLED_TASKS = "cancelled the tasks that it left running (%(n)s): %(tasks)s"
+    CANCELLED_TASKS = (
+        "cancelled the tasks that it left running (%(n)s): %(tasks)s",
+        "cancelled what it left running, %(n)s in all: %(tasks)s",
+    )
     ENDED_ONE_LEFT = "ended 1 process that it left running: %(process)s"
     ENDED_LEFT = "ended %(n)s processes that it left running: %(processes)s"
     RESULT_TOO_LONG = "its result has %(n)s characters as JSON, too many to be kept"
@@ -110,8 +113,14 @@ class Why(Sentence):
     UNKNOWN_LANGUAGE = "unknown script language %(language)r"
     SCRIPTS_OFF = "scripts are not allowed here: %(setting)s is off"
     LANGUAGE_OFF = "%(language)s scripts are not allowed here: %(setting)s is %(value)s"
-    LANE_FULL = "too many runs of the job already wait here: %(n)s"
-    EXECUTOR_FULL = "too many runs already wait on this executor: %(n)s"
+    LANE_FULL = (
+        "too many runs of the job already wait here: %(n)s",
+        "%(n)s runs of the job are already waiting here",
+    )
+    EXECUTOR_FULL = (
+        "too many runs already wait on this executor: %(n)s",
+        "%(n)s runs are already waiting on this executor",
+    )
     DISCARDED = (
         "another run of the job is running or waiting here",
         "DISCARD_LATER: another run of the job is running or waiting here",
@@ -124,12 +133,18 @@ class Why(Sentence):
         "another run of the job is running or waiting",
         "DISCARD_LATER: another run of the job is running or waiting",
     )
-    TOO_MANY_WAIT = "the maximum number of runs of the job was already waiting: %(n)s"
+    TOO_MANY_WAIT = (
+        "the maximum number of runs of the job was already waiting: %(n)s",
+        "%(n)s runs of the job were waiting already, and no more may",
+    )
     OUTDATED_IN_CLUSTER = (
         "a newer run of the job is running or waiting",
         "COVER_EARLY: a newer run of the job is running or waiting",
     )
-    OTHER_BOOT = "it was addressed to another process of this executor (boot %(boot)s)"
+    OTHER_BOOT = (
+        "it was addressed to another process of this executor (boot %(boot)s)",
+        "it was addressed to boot %(boot)s",
+    )
     TRIGGER_EXPIRED = "its trigger arrived too late"
     SHUTTING_DOWN = "the executor is shutting down"
     NOT_TAKEN = "cannot accept it: %(fault)s"
@@ -169,7 +184,10 @@ class Why(Sentence):
     OUT_OF_CONTACT = "it is out of contact"
     QUEUE_UNREACHABLE = "its queue at the broker cannot be reached"
     LOGS_NOT_STORED = "its finished logs do not reach the log store"
-    SPARES_FAILING = "its spare processes die one after the other"
+    SPARES_FAILING = (
+        "its spare processes die one after the other",
+        "its spare processes end one after the other",
+    )
     ADDRESS_NOT_ALLOWED = (
         "its address is not listed in WARREN_GATEWAY_ALLOW; add it there and restart the gateway"
     )
@@ -225,14 +243,16 @@ class Why(Sentence):
         "its handler and param were not checked: no executor of app %(app)s is online"
     )
     UNCHECKED_UNTOLD = (
-        "its handler and param were not checked: %(address)s does not report all its handlers"
+        "its handler and param were not checked: %(address)s does not report all its handlers",
+        "its handler and param were not checked: %(address)s does not tell all its handlers",
     )
 
     # -- warnings about the param of a run that is triggered -----------------------------------
 
     PARAM_UNCHECKED_OFFLINE = "the param was not checked: no executor of app %(app)s is online"
     PARAM_UNCHECKED_UNTOLD = (
-        "the param was not checked: an executor of app %(app)s does not report all its handlers"
+        "the param was not checked: an executor of app %(app)s does not report all its handlers",
+        "the param was not checked: an executor of app %(app)s does not tell all its handlers",
     )
 
     # -- why an executor or a job gets no runs at present --------------------------------------
@@ -377,7 +397,10 @@ class Why(Sentence):
     BACKFILL_CANCELLED_BY = "cancelled by %(who)s"
     BACKFILL_FAILURE = "stopped because the run of %(date)s failed"
     SCHEDULE_OVER = "its schedule ended on %(until)s"
-    CALENDAR_ENDED = "its calendar %(calendar)r ends on %(until)s"
+    CALENDAR_ENDED = (
+        "its calendar %(calendar)r ends on %(until)s",
+        "its calendar %(calendar)r knows no day after %(until)s",
+    )
     TICK_ON_DAY_OFF = "a day off in calendar %(calendar)r %(name)s"
     TICK_OUTSIDE_WINDOW = "outside of the window %(window)s"
     TICK_BEFORE_FROM = "before %(begin)s, when the schedule begins"
@@ -421,7 +444,10 @@ class Why(Sentence):
     SCRIPT_TYPE_UNKNOWN = "scripts of this type do not exist here"
     SCRIPT_LEFT_OUT = "its script is left out: %(why)s"
     PYTHON_2 = "it is Python 2, which does not run here: port it to Python 3"
-    CIRCLE_CUT = "it was part of the cycle %(path)s"
+    CIRCLE_CUT = (
+        "it was part of the cycle %(path)s",
+        "it was part of the circle %(path)s",
+    )
 
     # -- what the integrity check found -------------------------------------------------------
 

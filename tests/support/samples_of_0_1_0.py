@@ -174,9 +174,10 @@ def write_messages(path: Path) -> None:
 
 
 def write_reasons(path: Path) -> None:
-    """Write each reason as columns, messages and journals hold it."""
-    reasons = (why(**dict.fromkeys(sorted(places(why)), "a fact")) for why in Why)
+    """Write each reason as columns, messages and journals hold it, and its sentence beside it."""
+    reasons = [why(**dict.fromkeys(sorted(places(why)), "a fact")) for why in Why]
     path.write_text("".join(f"{to_json(reason)}\n" for reason in reasons))
+    path.with_name("sentences.txt").write_text("".join(f"{reason}\n" for reason in reasons))
 
 
 def write_state(folder: Path) -> None:

@@ -107,6 +107,14 @@ def test_its_reasons_are_understood() -> None:
     assert [line for line in lines if from_json(line) is None] == []
 
 
+def test_its_sentences_are_known_as_those_of_its_reasons() -> None:
+    reasons = (first_release.DATA / "reasons.jsonl").read_text().splitlines()
+    sentences = (first_release.DATA / "sentences.txt").read_text().splitlines()
+
+    said = {line: reason.as_before() for line in reasons if (reason := from_json(line))}
+    assert said == dict(zip(reasons, sentences, strict=True))
+
+
 def test_messages_are_called_on_the_wire_what_0_1_0_called_them() -> None:
     kinds = {*get_args(ToExecutor), *get_args(ToScheduler)}
 
