@@ -10,7 +10,8 @@ from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks
 
 #: Made from the daemon's rule for minutes and hours that begin with `*` and for fixed times, with
-#: the clocks of ten time zones: what fires from one instant to before another, in UTC.
+#: the clocks of ten time zones in 2021, as a past year stays as it is: what fires from one instant
+#: to before another, in UTC.
 CASES = Path(__file__).parents[2] / "data" / "unix_cron_cases.tsv"
 MINUTE_MS = 60_000
 
