@@ -28,7 +28,7 @@ def _opened(settings: Settings, place: str) -> LogStore:
     except ImportError as error:
         if error.name is None or not error.name.startswith("botocore"):
             raise
-        words = "WARREN_LOG_STORE: it needs the extra s3: pip install 'warren[s3]'"
+        words = "WARREN_LOG_STORE needs the extra s3: install Warren's wheel with [server,s3]"
         raise SettingsError([words]) from error
     parts = urlsplit(place)
     bucket = Bucket(

@@ -49,7 +49,7 @@ def test_classic_queues_become_quorum_queues_between_two_runs(
             "warren.callback is a quorum queue now",
             "warren.run.demo.one is a quorum queue now",
         ]
-        assert again == "all queues are quorum queues already\n"
+        assert again == "all queues are already quorum queues\n"
         assert "classic queues" not in deployment.warren("check", "--for", "scheduler")
         scheduler, executor = deployment.scheduler(), deployment.executor()
         deployment.await_schedulers(scheduler)

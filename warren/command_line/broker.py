@@ -56,7 +56,7 @@ def migrate_queues(settings: Settings) -> None:
     for name in changed:
         print(f"{name} is a quorum queue now")
     if not changed:
-        print("all queues are quorum queues already")
+        print("all queues are already quorum queues")
 
 
 def refuse_unless_still(database: Database) -> None:

@@ -48,7 +48,7 @@ def stored_login() -> Login | None:
     try:
         return msgspec.json.decode(data, type=Login)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path}: cannot be read; `warren login URL` writes it anew") from error
+        raise CommandError(f"{path}: cannot be read; to replace it: warren login URL") from error
 
 
 def store_login(login: Login) -> None:

@@ -451,7 +451,8 @@ class Settings:
         if not DATABASE_FILE.exists():
             if self.api_url:
                 raise CommandError(
-                    "this cannot be done by the API: it needs the database, WARREN_DATABASE_URL"
+                    "this cannot be done through the API: it needs the database; "
+                    "set WARREN_DATABASE_URL"
                 )
             raise CommandError(
                 f"no database: set WARREN_DATABASE_URL, or run `warren up` in this folder "

@@ -40,7 +40,7 @@ def make_sso(settings: Settings, secret: str, now_ms: Callable[[], int]) -> Sing
         raise SettingsError(problems)
     if find_spec("authlib") is None:
         raise CommandError(
-            f"{PREFIX}OIDC_ISSUER needs the extra sso: pip install 'warren[server,sso]'"
+            f"{PREFIX}OIDC_ISSUER needs the extra sso: install Warren's wheel with [server,sso]"
         )
     from warren.admin_web.access.openid_connect import (  # noqa: PLC0415 - an extra
         OpenIDClient,

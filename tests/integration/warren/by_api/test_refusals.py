@@ -177,7 +177,10 @@ def test_what_needs_the_database_says_so(command: str) -> None:
 
     line = refused(command, **env)
 
-    assert line == "this cannot be done by the API: it needs the database, WARREN_DATABASE_URL"
+    assert (
+        line
+        == "this cannot be done through the API: it needs the database; set WARREN_DATABASE_URL"
+    )
 
 
 def test_a_list_by_an_api_may_be_long(desk: Desk) -> None:
