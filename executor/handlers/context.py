@@ -126,10 +126,11 @@ class Params:
 class JobContext:
     """One run, as its handler sees it.
 
-    `attempt` counts from 0; `kind` is CRON, MISFIRE, MANUAL, API, RETRY or PARENT; `shard_index`
-    is less than `shard_total`; `scheduled_at` is the run's due time in UTC, and `run_date` the date
-    that the run is about: by default, the day of `scheduled_at`. `traceparent` is the trace that
-    the run belongs to, in the format of W3C's Trace Context, "" = none.
+    `attempt` counts from 0; `kind` is CRON, MISFIRE, MANUAL, API, RETRY, PARENT, RERUN, NODE or
+    BACKFILL; `shard_index` is less than `shard_total`; `scheduled_at` is the run's due time in UTC,
+    and `run_date` the date that the run is about: by default, the day of `scheduled_at`.
+    `traceparent` is the trace that the run belongs to, in the format of W3C's Trace Context, "" =
+    none.
     """
 
     job_id: int

@@ -179,13 +179,13 @@ def test_a_pause_of_an_app_has_a_reason_and_an_end_and_is_shown_with_the_schedul
     shown = desk.warren("schedulers", "list").stdout
     endless = desk.warren("pause", "--app", "printing", "--no-until")
 
-    assert "paused; to go on: warren resume --app printing" in done.stdout
-    assert "it was paused already" in again.stdout
+    assert "paused; to resume: warren resume --app printing" in done.stdout
+    assert "it was already paused" in again.stdout
     assert "app printing is paused by cli:" in shown
     assert " until " in shown
-    assert "it was paused already; its reason or end has changed" in endless.stdout
+    assert "it was already paused; its reason or end has changed" in endless.stdout
     assert " until " not in desk.warren("schedulers", "list").stdout
-    assert ": new disk; to go on: warren resume --app printing" in shown
+    assert ": new disk; to resume: warren resume --app printing" in shown
     assert "resumed" in desk.warren("resume", "--app", "printing").stdout
     assert "paused" not in desk.warren("schedulers", "list").stdout
 
@@ -256,7 +256,7 @@ def test_who_paused_and_when_is_shown_with_the_schedulers(desk: Desk) -> None:
 def test_a_restore_is_told_once_and_the_audit_names_it(desk: Desk) -> None:
     done = desk.warren("db", "restored")
 
-    assert done.stdout.startswith("run ids go on at 2000000000 instead of ")
+    assert done.stdout.startswith("run ids continue at 2000000000 instead of ")
     audit = desk.warren("audit")
     [line] = [line for line in audit.stdout.splitlines() if line.startswith("epoch: ")]
     assert "(restored, told by cli:" in line

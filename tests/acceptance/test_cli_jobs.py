@@ -256,8 +256,8 @@ def test_pause_and_resume_say_whether_they_changed_anything(desk: Desk) -> None:
     said = [desk.warren(verb).stdout for verb in ("pause", "pause", "resume", "resume")]
 
     assert said == [
-        "paused; to go on: warren resume\n",
-        "it was paused already\n",
+        "paused; to resume: warren resume\n",
+        "it was already paused\n",
         "resumed\n",
         "it was not paused\n",
     ]
@@ -529,7 +529,7 @@ def test_a_field_of_many_jobs_is_shown_changed_and_changed_back(applied: Desk) -
     assert "~ reports/nightly\n    timeout: 0 -> 600\n" in dry.stdout
     assert "3 to change, 0 unchanged" in dry.stdout
     assert f"2 changed; to undo it: warren jobs undo-edit {edit_id}" in done.stdout
-    assert "1 as before, 1 left" in undone.stdout
+    assert "1 restored, 1 left alone" in undone.stdout
     assert "reports/often stays as it is" in undone.stderr
     assert both.startswith("expected NAMEs or a filter, got both")
     shown = {job["name"]: job["timeout"] for job in applied.listed("jobs", "list", "--json")}

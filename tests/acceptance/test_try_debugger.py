@@ -126,7 +126,7 @@ def test_without_a_terminal_a_line_says_how(tmp_path: Path) -> None:
     assert passed.returncode == 0
     assert "was passed: it needs the terminal of `warren try`" in passed.stdout
     assert refused.returncode == 2
-    assert "--pdb needs a terminal: standard input and output are none" in refused.stderr
+    assert "--pdb needs a terminal as standard input and output" in refused.stderr
 
 
 def test_params_are_set_one_by_one(tmp_path: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_saved_handler_is_used_by_the_next_run(tmp_path: Path) -> None:
         assert "second" in warren("jobs", "trigger", "say", "--wait")
 
         handlers.write_text("def broken(:\n")
-        up.wait_for("not reloaded, the old code goes on: ")
+        up.wait_for("not reloaded, the old code stays in use: ")
         assert "second" in warren("jobs", "trigger", "say", "--wait")
 
         (tmp_path / "release").touch()

@@ -371,7 +371,7 @@ class Client(_Configured):
 
     Connections are kept. Lost requests are sent again; each trigger has a key, so it runs once
     however often it is sent. With `waits_for_room=False`, a run that is refused because too many
-    runs of its job wait is not asked for again.
+    runs of its job wait is not requested again.
     """
 
     def __init__(

@@ -49,7 +49,7 @@ def restored(settings: Settings) -> None:
         epoch = database.read(all_epochs)[-1]
     finally:
         database.close()
-    print(f"run ids go on at {epoch.next_id} instead of {epoch.found_id}")
+    print(f"run ids continue at {epoch.next_id} instead of {epoch.found_id}")
 
 
 @db.command(epilog=examples("warren db grants warren --host 10.0.0.% > grants.sql"))

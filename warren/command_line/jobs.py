@@ -532,7 +532,7 @@ def undo_edit(settings: Settings, edit_id: int, *, as_json: bool) -> int:
             print_line(f"    {words}")
     for left in undone.left:
         warn(f"{left.job} stays as it is: {left.message}")
-    print_line(f"{len(undone.jobs)} as before, {len(undone.left)} left")
+    print_line(f"{len(undone.jobs)} restored, {len(undone.left)} left alone")
     return 0
 
 

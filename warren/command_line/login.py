@@ -195,7 +195,9 @@ def login(settings: Settings, url: str, by: str | None, days: int | None) -> Non
     url = _checked(url, check_console_url, f"expected an http(s) URL, got: {url!r}")
     by = by or _way()
     if by == TOKEN and days is not None:
-        raise click.UsageError("--days is for --by browser and --by code; a token has its own end")
+        raise click.UsageError(
+            "--days is for --by browser and --by code; a token has its own expiry"
+        )
     before = _login_before()
     if by == TOKEN:
         new = _given(url)

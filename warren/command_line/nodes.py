@@ -243,7 +243,7 @@ def _pause_line(pause: Pause, zone: ZoneInfo, now_ms: int) -> str:
     since = f"{shown_time(pause.since_at, zone)} ({shown_ago(pause.since_at, now_ms)})"
     until = f" until {shown_time(pause.until_at, zone)}" if pause.until_at else ""
     why = f": {pause.reason}" if pause.reason else ""
-    return f"{what} by {pause.paused_by} since {since}{until}{why}; to go on: {_resume(pause.app)}"
+    return f"{what} by {pause.paused_by} since {since}{until}{why}; to resume: {_resume(pause.app)}"
 
 
 def _resume(app: str | None) -> str:
@@ -296,11 +296,11 @@ def pause(
         else:
             paused = client.pause_app(app, reason=reason, **end)
     if not paused.changed:
-        print_line("it was paused already")
+        print_line("it was already paused")
     elif paused.outcome == "CHANGED":
-        print_line("it was paused already; its reason or end has changed")
+        print_line("it was already paused; its reason or end has changed")
     else:
-        print_line(f"paused; to go on: {_resume(app)}")
+        print_line(f"paused; to resume: {_resume(app)}")
 
 
 @click.command(epilog=examples("warren resume", "warren resume --app reports"))

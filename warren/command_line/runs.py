@@ -519,7 +519,7 @@ def clear(settings: Settings, *, everything: bool, **wanted: Any) -> None:
     if sum(chosen) != 1:
         raise click.UsageError("expected one of --older-than, --keep and --all")
     if wanted["job"] is not None and wanted["app"] is not None:
-        raise click.UsageError("expected --job or --app, got both; a job is named APP/NAME too")
+        raise click.UsageError("expected --job or --app, got both; a job can be APP/NAME")
     count, is_over = 0, False
     with connect(settings) as client:
         job = None if wanted["job"] is None else str(client.find_job(wanted["job"]))

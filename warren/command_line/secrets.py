@@ -71,7 +71,7 @@ def reset(settings: Settings, yes: bool) -> None:
         )
 
     _with_fingerprint(settings, cluster.reset)
-    print("WARREN_SECRET is now the cluster's secret; restart what has another one")
+    print("WARREN_SECRET is now the cluster's secret; restart processes with another one")
 
 
 def _with_fingerprint(settings: Settings, unit: Any) -> Any:

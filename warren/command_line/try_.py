@@ -128,7 +128,7 @@ def try_handler(  # noqa: PLR0917 - click passes its parameters by name
         param = json.dumps(values, ensure_ascii=False)
     terminal = _terminal()
     if is_post_mortem and not terminal:
-        raise click.UsageError("--pdb needs a terminal: standard input and output are none")
+        raise click.UsageError("--pdb needs a terminal as standard input and output")
     check_param(param)
     configure_logs("warning")
     index, total = shard

@@ -174,4 +174,4 @@ def _serve(platform: AllInOne, signals: Signals) -> None:
         if platform.failure:
             raise CommandError(platform.failure)
     platform.finished.show()
-    print("\nstopping: running jobs get 2 s; Ctrl-C again stops them at once", flush=True)
+    print("\nstopping: running jobs get 2 s; Ctrl-C again stops them now", flush=True)

@@ -349,7 +349,7 @@ class Reloading:
             if self._told == why:
                 return
             self._told = why
-        words = f"not reloaded, the old code goes on: {why}" if why else "handlers reloaded"
+        words = f"not reloaded, the old code stays in use: {why}" if why else "handlers reloaded"
         print(words, flush=True)
 
 
