@@ -54,13 +54,15 @@ class ReplicatedMariaDB:
         eventually(self.is_whole, every=0.1)
 
     def is_whole(self) -> bool:
-        """Whether the replica follows, and with every commit unless it is to be behind."""
+        """Whether the replica follows, and has every commit unless it is to be behind."""
+        committed = self._primary.committed()
         told = self._replica.following()
         if (told.get("Slave_IO_Running"), told.get("Slave_SQL_Running")) != ("Yes", "Yes"):
             return False
         if self._delay_seconds:
             return int(str(told["Seconds_Behind_Master"] or 0)) <= self._delay_seconds + 1
-        return self._primary.waits_for_replicas()
+        has_all = committed is not None and _number_of(told["Gtid_IO_Pos"]) >= committed
+        return has_all and self._primary.waits_for_replicas()
 
     def serving(self) -> PrivateMariaDB:
         """Return the primary."""
@@ -120,8 +122,15 @@ class _Node(PrivateMariaDB):
         except (pymysql.MySQLError, OSError):
             return {}
 
+    def committed(self) -> int | None:
+        """Return the number of its newest transaction; None if it does not answer."""
+        with suppress(pymysql.MySQLError, OSError):
+            [(position,)] = self.execute("SELECT @@gtid_binlog_pos", patience=PATIENCE)
+            return _number_of(position)
+        return None
+
     def waits_for_replicas(self) -> bool:
-        """Whether each of its commits waits for a replica now."""
+        """Whether each of its commits waits for a replica now, also for one that is behind."""
         with suppress(pymysql.MySQLError, OSError):
             found = dict(
                 self.execute("SHOW STATUS LIKE 'Rpl_semi_sync_master_%'", patience=PATIENCE)
@@ -148,3 +157,8 @@ class _Node(PrivateMariaDB):
         self.kill()
         shutil.rmtree(self._data)
         self._number += 2  # a replica leaves out what has its own number
+
+
+def _number_of(position: object) -> int:
+    """Return the number of the last transaction at a position `DOMAIN-SERVER-NUMBER`."""
+    return int(str(position).rpartition("-")[2] or 0)
