@@ -15,7 +15,7 @@ from warren.scheduler.jobs.places import module_of
 from warren.scheduler.jobs.script_cache import language_of
 from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
-from warren.scheduler.schedules.nominal_days import OnHoliday
+from warren.scheduler.schedules.options import OnHoliday
 from warren.scheduler.schedules.registry import KINDS, CronSchedule, has_schedule
 from warren.sql.listings.job_search import ListedJob
 from warren.sql.models.job_tables import Backoff, DeliveryGuarantee, Priority, Scope

@@ -11,8 +11,7 @@ from datetime import UTC, datetime, timedelta
 from warren.broker.reasons import Reason, Why
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import ClockChange, WallClock
-from warren.scheduler.schedules.nominal_days import OnHoliday
-from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.options import OnHoliday, ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
 from warren.scheduler.schedules.registry import CronSchedule, newest_rule

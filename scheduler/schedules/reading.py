@@ -25,8 +25,13 @@ from warren.resources.calendars import WEEKDAYS
 from warren.scheduler.cron.expression import Cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.problems import Code, Problem, echo
-from warren.scheduler.schedules.nominal_days import MonthWorkdays, OnHoliday
-from warren.scheduler.schedules.options import DAY_SECONDS, ScheduleOptions, Window
+from warren.scheduler.schedules.options import (
+    DAY_SECONDS,
+    MonthWorkdays,
+    OnHoliday,
+    ScheduleOptions,
+    Window,
+)
 from warren.scheduler.schedules.refined import RefinedTicks, WallTicks
 from warren.scheduler.schedules.registry import (
     KINDS,

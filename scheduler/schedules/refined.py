@@ -24,8 +24,14 @@ from zoneinfo import ZoneInfo
 from warren.broker.reasons import Reason, Why
 from warren.scheduler.cron.expression import Cron, Days, DayTimes, Pattern
 from warren.scheduler.problems import Code, Problem
-from warren.scheduler.schedules.nominal_days import MovedDays, NominalDays, OnHoliday
-from warren.scheduler.schedules.options import DAY_SECONDS, ScheduleOptions, Window
+from warren.scheduler.schedules.options import (
+    DAY_SECONDS,
+    MovedDays,
+    NominalDays,
+    OnHoliday,
+    ScheduleOptions,
+    Window,
+)
 from warren.scheduler.schedules.schedule import Ticks
 from warren.scheduler.schedules.working_days import (
     MAX_MOVE_DAYS,
