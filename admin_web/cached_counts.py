@@ -120,7 +120,7 @@ class TroubleCounts:
 def _in_words(counts: Counts) -> dict[str, Trouble]:
     known = {
         "incidents.index": (counts.incidents, lazy_gettext("Open incidents: %(n)s")),
-        "queue.index": (counts.waiting, lazy_gettext("Due runs that wait: %(n)s")),
+        "queue.index": (counts.waiting, lazy_gettext("Due runs that are waiting: %(n)s")),
         "executors.index": (counts.executors, lazy_gettext("Executors that are gone: %(n)s")),
         "schedulers.index": (counts.schedulers, lazy_gettext("Schedulers that are gone: %(n)s")),
         "alarms.index": (counts.alarms, lazy_gettext("Alarms that reached nobody: %(n)s")),

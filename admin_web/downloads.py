@@ -78,7 +78,7 @@ class DownloadPlaces:
 
 
 def _refusal() -> Response:
-    text = gettext("You are downloading another file. Try again when you have it.")
+    text = gettext("You are downloading another file. Try again when it is complete.")
     headers = {"Retry-After": str(RETRY_SECONDS)}
     return Response(
         f"{text}\n", status=429, headers=headers, content_type="text/plain; charset=utf-8"

@@ -137,8 +137,8 @@ def select_choices(pairs: Iterable[tuple[Any, Any]]) -> list[Any]:
 
 REQUIRED = lazy_gettext("Required.")
 SECRET_HINT = lazy_gettext(
-    "Of DingTalk's or Feishu's robot, if it checks signatures. It is never shown again: if empty, "
-    "the stored one stays."
+    "For a DingTalk or Feishu robot that checks signatures. It is never shown again; leave this "
+    "empty to keep the stored one."
 )
 NO_TIME = lazy_gettext("Enter a time like 2026-01-31 08:00.")
 

@@ -115,16 +115,16 @@ class JobForm(ConsoleForm):
     )
     window = StringField(
         lazy_gettext("Window"),
-        description=lazy_gettext("Only due times between these count, such as 08:00-20:00."),
+        description=lazy_gettext("Only due times in this window count, such as 08:00-20:00."),
     )
     jitter = StringField(
         lazy_gettext("Jitter of due times"),
         description=lazy_gettext(
-            "Each run begins up to this much later, such as 5m; the same on every scheduler."
+            "Each run begins up to this much later, such as 5m; every scheduler agrees on when."
         ),
     )
     gap = SelectField(
-        lazy_gettext("Times that a clock change leaves out"),
+        lazy_gettext("Times skipped by a clock change"),
         choices=select_choices(job_labels.GAPS.items()),
         validate_choice=False,
         default="",
@@ -145,12 +145,12 @@ class JobForm(ConsoleForm):
     run_date_months = _field(
         "run_date_months",
         lazy_gettext("Run date, in months"),
-        lazy_gettext("-1 = the month before; counted before the days."),
+        lazy_gettext("-1 = the month before; applied before the days."),
     )
     run_date_workdays = _field(
         "run_date_workdays",
         lazy_gettext("Run date, in working days"),
-        lazy_gettext("-1 = the working day before; counted last."),
+        lazy_gettext("-1 = the working day before; applied last."),
     )
     run_date_calendar = _field(
         "run_date_calendar",
@@ -170,7 +170,7 @@ class JobForm(ConsoleForm):
     flow = TextAreaField(
         lazy_gettext("Flow"),
         description=lazy_gettext(
-            "A line for each node: the job that it runs, and the nodes that it runs after. "
+            "One line per node: the job that it runs, and the nodes that it runs after. "
             "For example load: {job: load, after: extract}"
         ),
     )
@@ -178,7 +178,7 @@ class JobForm(ConsoleForm):
     param_template = TextAreaField(
         lazy_gettext("Parameter template"),
         description=lazy_gettext(
-            "Makes the parameter of each run instead, for example "
+            "Builds the parameter of each run instead, for example "
             "--day {{ run_date }} --month {{ months(run_date, -1) | format('%Y%m') }}."
         ),
     )
@@ -188,7 +188,9 @@ class JobForm(ConsoleForm):
     late_limit = _field(
         "late_limit",
         lazy_gettext("Late limit, in seconds"),
-        lazy_gettext("Up to this late, a run starts as usual. Later, it counts as missed."),
+        lazy_gettext(
+            "A run that is at most this late starts as usual. Later, it counts as missed."
+        ),
     )
     catch_up_within = _field(
         "catch_up_within",
@@ -217,7 +219,9 @@ class JobForm(ConsoleForm):
     max_waiting = _field(
         "max_waiting",
         lazy_gettext("Max waiting runs"),
-        lazy_gettext("Beyond that, scheduled runs are skipped and triggers refused. 0 = any."),
+        lazy_gettext(
+            "Beyond that, scheduled runs are skipped and triggers refused. 0 = no maximum."
+        ),
     )
     timeout = _field(
         "timeout",
@@ -235,7 +239,7 @@ class JobForm(ConsoleForm):
     retry_jitter = _field(
         "retry_jitter",
         lazy_gettext("Jitter"),
-        lazy_gettext("From 0 to 1: the share of each retry delay that is left to chance."),
+        lazy_gettext("From 0 to 1: how much of each retry delay is random."),
     )
     process_use = _field("process_use", lazy_gettext("Process"))
     children = TextAreaField(lazy_gettext("Children"))
@@ -269,7 +273,7 @@ class JobForm(ConsoleForm):
         lazy_gettext("Expectations"),
         description=lazy_gettext(
             "For example start_within: 5m, finish_by: 07:00, longest: 3 x usual, "
-            "success_every: 26h. Whatever is not kept opens an incident and raises an alarm."
+            "success_every: 26h. A broken expectation opens an incident and raises an alarm."
         ),
         render_kw={"autocomplete": "off", "spellcheck": "false"},
     )

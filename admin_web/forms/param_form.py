@@ -517,9 +517,9 @@ class ParamInput:
             shown = cls.stored(schemas, text)
             is_fitting, shown.as_fields = shown.as_fields, asked == AS_FIELDS and shown.as_fields
             if asked == AS_FIELDS and shown.form is None:
-                shown.fault = gettext("No online executor tells which params this handler has.")
+                shown.fault = gettext("No online executor reports which params this handler has.")
             elif asked == AS_FIELDS and not is_fitting:
-                shown.fault = gettext("This text cannot be shown as fields.")
+                shown.fault = gettext("This text cannot be edited as fields.")
         else:
             posted = {name for name in sent if name.startswith(PREFIX)}
             forms = _forms(schemas)

@@ -82,7 +82,7 @@ ON_HOLIDAY = {
 }
 #: What becomes of a time that a clock change leaves out.
 GAPS = {
-    "": lazy_gettext("as the kind of schedule does"),
+    "": lazy_gettext("as usual for this kind of schedule"),
     "skip": lazy_gettext("leave it out"),
     "run_after": lazy_gettext("run right after the change"),
 }
@@ -199,7 +199,9 @@ BACKOFF = {
     ),
     Backoff.EXPONENTIAL: Option(
         lazy_gettext("exponential"),
-        lazy_gettext("Each delay is twice the one before, for what may take a while to recover."),
+        lazy_gettext(
+            "Each delay is twice the one before. For services that take a while to recover."
+        ),
     ),
 }
 SCOPE = {
@@ -215,7 +217,7 @@ SCOPE = {
 PRIORITY = {
     Priority.HIGH: Option(
         lazy_gettext("high"),
-        lazy_gettext("Goes first when more is due than can be sent or started."),
+        lazy_gettext("Goes first when more runs are due than can be sent or started."),
     ),
     Priority.NORMAL: Option(
         lazy_gettext("normal"),
@@ -223,7 +225,7 @@ PRIORITY = {
     ),
     Priority.LOW: Option(
         lazy_gettext("low"),
-        lazy_gettext("Goes last, but at least one run in 20 that go."),
+        lazy_gettext("Goes last, but gets at least one run in every 20."),
     ),
 }
 #: The options of each field that has a fixed set.

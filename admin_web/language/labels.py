@@ -36,7 +36,7 @@ CAUSE = {
     Kind.RETRY: lazy_gettext("The previous attempt did not succeed."),
     Kind.PARENT: lazy_gettext("Its parent job succeeded."),
     Kind.RERUN: lazy_gettext("Repeats an earlier run for its due time."),
-    Kind.NODE: lazy_gettext("A node of a flow, let run by the nodes before it."),
+    Kind.NODE: lazy_gettext("A node of a flow, started after the nodes before it."),
     Kind.BACKFILL: lazy_gettext("Belongs to a backfill."),
 }
 RESULT = {
@@ -45,7 +45,7 @@ RESULT = {
     RunStatus.SENT: lazy_gettext("Waiting at the executor."),
     RunStatus.RUNNING: lazy_gettext("The job is running."),
     RunStatus.SUCCEEDED: lazy_gettext("Finished without errors."),
-    RunStatus.SKIPPED: lazy_gettext("Its handler says so. See the message."),
+    RunStatus.SKIPPED: lazy_gettext("Its handler decided so. See the message."),
     RunStatus.FAILED: lazy_gettext("Failed. See the message."),
     RunStatus.TIMED_OUT: lazy_gettext("Stopped because it exceeded its timeout."),
     RunStatus.KILLED: lazy_gettext("Killed. None of its processes is left running."),
@@ -151,9 +151,9 @@ _FACT_NAMES: Mapping[str, Mapping[Any, LazyString]] = {
 }
 #: Why runs are left out when many are run again.
 LEFT_OUT = {
-    Outcome.RECOVERED: lazy_gettext("Made good: a later attempt succeeded"),
+    Outcome.RECOVERED: lazy_gettext("Resolved: a later attempt succeeded"),
     Outcome.OPEN: lazy_gettext("Still open, or being repeated"),
-    Outcome.REPEATED: lazy_gettext("Repeated with a later attempt, or already by this form"),
+    Outcome.REPEATED: lazy_gettext("Already repeated, by a later attempt or by this form"),
     Outcome.JOB_GONE: lazy_gettext("Job deleted"),
     Outcome.VERSION_GONE: lazy_gettext("Version of the script no longer kept"),
     Outcome.UNKNOWN: lazy_gettext("Not found, or no permission"),
@@ -284,7 +284,7 @@ ALARM_CAUSE = {
     "overdue": lazy_gettext("too many overdue runs"),
     "missed": lazy_gettext("due times missed"),
     "call": lazy_gettext("call refused"),
-    "incident": lazy_gettext("expectation broken, or kept again"),
+    "incident": lazy_gettext("expectation broken, or met again"),
     "absence": lazy_gettext("no executor online"),
     "return": lazy_gettext("executor is back"),
     "ailing": lazy_gettext("executor in trouble"),

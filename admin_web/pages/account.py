@@ -406,7 +406,7 @@ class CommandLoginPages:
             return render_template("pages/cli.html", form=form), 429, headers
         if login is None:
             form.code.errors = (
-                gettext("No command waits with this code. A code is valid for ten minutes."),
+                gettext("No command is waiting with this code. A code is valid for ten minutes."),
             )
             return render_template("pages/cli.html", form=form), 422
         return self._ask(login)

@@ -227,7 +227,7 @@ class AlarmPages:
         flash(
             gettext("Alarms sent again: %(n)s.", n=count)
             if count
-            else gettext("There is no undelivered alarm any more.")
+            else gettext("There are no undelivered alarms any more.")
         )
         return redirect(came_from() or url_for("alarms.index"), 303)
 
@@ -238,7 +238,7 @@ class AlarmPages:
         flash(
             gettext("Alarms dismissed: %(n)s.", n=count)
             if count
-            else gettext("There is no undelivered alarm any more.")
+            else gettext("There are no undelivered alarms any more.")
         )
         return redirect(came_from() or url_for("alarms.index"), 303)
 
@@ -321,7 +321,7 @@ BROKEN = {
     Rule.SUCCESS_EVERY: lazy_gettext("no success for too long"),
     Rule.WAITING: lazy_gettext("runs wait too long"),
     incidents.DATABASE: lazy_gettext("the database has gone back or moved"),
-    incidents.SERVER: lazy_gettext("a replaced database server can be written"),
+    incidents.SERVER: lazy_gettext("a replaced database server still takes writes"),
 }
 #: For how many hours an acknowledged incident may stay silent; 0 = until it closes.
 SILENT_HOURS = (0, 1, 4, 24)

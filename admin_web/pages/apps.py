@@ -94,7 +94,7 @@ class AppForm(ConsoleForm):
         try:
             check_title(field.data or "")
         except ValueError:
-            raise ValidationError(gettext("A title cannot have control characters.")) from None
+            raise ValidationError(gettext("A title cannot contain control characters.")) from None
 
     def validate_addresses(self, field: Field) -> None:
         """Refuse a list that is empty, too long, or has duplicates or invalid addresses."""

@@ -169,7 +169,7 @@ class BackfillPages:
     @route("/backfills/<id:backfill_id>/resume", Right.OPERATE, methods=("POST",))
     def resume(self, backfill_id: int) -> Response:
         """Let a paused backfill go on."""
-        words = gettext("Backfill %(id)s goes on.", id=backfill_id)
+        words = gettext("Backfill %(id)s continues.", id=backfill_id)
         return self._steer(backfill_id, words, self._commands.resume)
 
     @route("/backfills/<id:backfill_id>/cancel", Right.OPERATE, methods=("POST",))
@@ -239,7 +239,7 @@ class RangeForm(OptionsForm):
 
     from_date = DayField(lazy_gettext("From date"), [InputRequired(REQUIRED)])
     to_date = DayField(lazy_gettext("To date"), [InputRequired(REQUIRED)])
-    dates = BooleanField(lazy_gettext("Run once a date, whatever the schedule"))
+    dates = BooleanField(lazy_gettext("Run once per date, whatever the schedule"))
     selection = SelectField(
         lazy_gettext("Due times"),
         choices=select_choices(_SELECTIONS),
@@ -320,7 +320,7 @@ class BackfillForms:
         job, form = self._job(job_id), OptionsForm(request.form)
         ticked = [skip_id for text in request.form.getlist("skip") if (skip_id := read_id(text))]
         if not ticked:
-            form.add_error(gettext("Tick what is to run."))
+            form.add_error(gettext("Select what should run."))
         if not form.validate() or form.problem:
             return self._gaps(job, form), 422
         try:

@@ -398,7 +398,7 @@ class BoardPages:
         elif said.is_stalled:
             broker = gettext("confirms nothing")
         if SelfIssue.SERVER in said.ailments:
-            database = gettext("replaced server can be written")
+            database = gettext("replaced server still takes writes")
         for name, state in ((gettext("Broker"), broker), (gettext("Database"), database)):
             tone = "good" if state == gettext("ok") else "bad"
             yield Part(tone=tone, name=name, state=state, href=href)

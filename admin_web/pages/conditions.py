@@ -185,7 +185,7 @@ class PauseForm(ConsoleForm):
         try:
             check_reason((field.data or "")[:MAX_REASON_LENGTH])
         except ValueError:
-            raise ValidationError(gettext("A reason cannot have control characters.")) from None
+            raise ValidationError(gettext("A reason cannot contain control characters.")) from None
 
     def validate_until(self, field: Field) -> None:
         """Refuse a time in the past, or together with a duration."""

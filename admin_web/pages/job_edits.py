@@ -133,7 +133,7 @@ class JobEditPages:
         except Refused as refused:
             return self._page(form, [*seen], faults=refused.problems), 422
         if not edited.id:
-            flash(gettext("Nothing to change: they are like that already."))
+            flash(gettext("Nothing to change: these jobs are already set that way."))
             return redirect(url_for("jobs.index"), 303)
         return redirect(url_for("job_edits.done", edit=edited.id), 303)
 

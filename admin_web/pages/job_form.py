@@ -420,7 +420,7 @@ def _saved(done: Applied) -> str:
         words = gettext("Saved.")
     else:
         words = gettext(
-            "Saved. Planned runs cancelled, as the new schedule does not have them: %(n)s",
+            "Saved. Planned runs cancelled because they are not in the new schedule: %(n)s",
             n=done.cancelled,
         )
     return str(words)

@@ -84,13 +84,13 @@ class SingleSignOnPages:
         try:
             return self._come_back(*kept)
         except SignInInvalid as error:
-            return self._invalid(error, gettext("What the provider sent proves no sign-in."))
+            return self._invalid(error, gettext("The provider's answer does not prove a sign-in."))
         except GroupsMissing as error:
             return self._invalid(
                 error,
                 gettext(
-                    "The provider leaves your groups out because there are too many. Whoever looks "
-                    "after it can let it send only the groups that are assigned to Warren."
+                    "The provider left out your groups because there are too many. Its "
+                    "administrator can make it send only the groups that are assigned to Warren."
                 ),
             )
         except ProviderError as error:
@@ -100,7 +100,7 @@ class SingleSignOnPages:
         if "error" in request.args:
             said = request.args.get("error_description") or request.args["error"]
             self._sign_ins.record_refusal(origin())
-            return _refused(gettext("The provider has signed nobody in."), 401, said[:200])
+            return _refused(gettext("The provider did not sign you in."), 401, said[:200])
         sso, at_ms = self._sso(), self._services.now_ms()
         proof = sso.provider.redeem(
             attempt, request.args.get("code", ""), issuer=request.args.get("iss")
@@ -225,7 +225,7 @@ def _not_admitted(sso: SingleSignOn, proof: Proof, answer: NotAdmitted) -> tuple
         words = gettext("None of your groups has rights in Warren. Ask %(whom)s.", whom=whom)
     else:
         words = gettext(
-            "The provider names no groups of yours, so you have no rights in Warren. Ask %(whom)s.",
+            "The provider names no groups for you, so you have no rights in Warren. Ask %(whom)s.",
             whom=whom,
         )
     page = render_template("pages/sso_refused.html", words=words, subject=proof.person.subject)

@@ -122,7 +122,7 @@ def test_the_last_success_is_one_click(home: Page) -> None:
     row = home.locator("[data-row]", has=home.get_by_role("link", name="index-build", exact=True))
     row.get_by_role("link", name="index build stopped").click()
 
-    expect(home.get_by_role("heading", name="Beside the last success")).to_be_visible()
+    expect(home.get_by_role("heading", name="Compared with the last success")).to_be_visible()
 
 
 def test_an_app_is_paused_with_two_clicks(home: Page) -> None:
@@ -167,7 +167,7 @@ def test_a_field_of_twenty_jobs_is_edited_with_four_clicks(home: Page) -> None:
 
     expect(home.get_by_role("heading", level=1)).to_contain_text("jobs edited")
     home.get_by_role("button", name="Undo").click()
-    expect(home.get_by_role("heading", level=1)).to_contain_text("As before")
+    expect(home.get_by_role("heading", level=1)).to_contain_text("changed back")
 
 
 def test_the_first_error_is_one_click(home: Page) -> None:
@@ -302,7 +302,7 @@ def test_the_keys_do_nothing_elsewhere_and_can_be_switched_off(home: Page) -> No
     expect(home.locator("#board")).to_be_visible()
 
     home.get_by_text("Keys", exact=True).click()
-    home.get_by_role("button", name="Switch the keys off").click()
+    home.get_by_role("button", name="Turn the keys off").click()
     home.locator("[data-board-keys] [data-row]").nth(1).focus()
     home.keyboard.press("r")
 

@@ -286,18 +286,18 @@ def _new_epoch(news: NewEpoch, context: MessageContext) -> tuple[str, str]:
     if news.cause == Cause.PROMOTED:
         text = (
             f"Since {context.when(news.at)} the database is on another server: {news.told_by}. "
-            f"Run ids go on at {news.next_id}, and the server of before is refused.\n"
-            "If it had not passed on all that was committed, runs may be missing, and what they "
-            "did may be done again: `warren audit` names the due times.\n"
-            "Executors of Warren 0.1.0 get no runs any more until they are upgraded."
+            f"Run ids continue at {news.next_id}, and the previous server is refused.\n"
+            "If it had not replicated everything that was committed, runs may be missing, and what "
+            "they did may be done again: `warren audit` lists the due times.\n"
+            "Executors of Warren 0.1.0 get no more runs until they are upgraded."
         )
         return f"{news.app}: the database is on another server", text
     text = (
         f"At {context.when(news.at)} the counter of run ids was found at {news.found_id}, behind "
-        f"ids that had been given out{_told_by(news.told_by)}. Ids go on at {news.next_id}.\n"
-        "So the database has lost what was committed last, in a failover or a restore: runs may "
-        "be missing, and what they did may be done again. `warren audit` names the due times.\n"
-        "Executors of Warren 0.1.0 get no runs any more until they are upgraded."
+        f"ids that had already been used{_told_by(news.told_by)}. Ids continue at {news.next_id}.\n"
+        "So the database has lost its latest commits, in a failover or a restore: runs may be "
+        "missing, and what they did may be done again. `warren audit` lists the due times.\n"
+        "Executors of Warren 0.1.0 get no more runs until they are upgraded."
     )
     return f"{news.app}: the database has gone back", text
 

@@ -93,7 +93,7 @@ def test_jobs_with_one_error_are_one_group_that_runs_each_once_more(
     assert set(re.findall(r'href="/jobs/\d+">([^<]+)</a>', group)) == installation.outage.one_error
     [again] = re.findall(r'data-rerun href="(/runs/bulk/ask[^"]+)">Re-run the newest', page)
     asked = installation.admin.get(again.replace("&amp;", "&")).text
-    assert "Run 8 runs again?" in asked
+    assert "Start 8 runs again?" in asked
 
 
 def test_jobs_in_trouble_are_listed_worst_first_and_never_by_name(
@@ -160,7 +160,7 @@ def test_the_machine_says_what_schedulers_say_of_broker_and_database(
     installation.database.write(lambda session: session.execute(of_schedulers.values(load=None)))
     line = words(page[page.index('class="machine"') : page.index('class="card needs"')])
     assert "Broker confirms nothing" in line
-    assert "Database replaced server can be written" in line
+    assert "Database replaced server still takes writes" in line
 
 
 def events_of(installation: Installation, owner: str) -> dict[str, dict[str, Any]]:

@@ -113,7 +113,7 @@ def test_refused_in_the_browser_it_ends_in_one_line(site: Site, page: Page) -> N
     with site.start("login", site.api, "--by", "browser") as command:
         page.goto(site.opened())
         page.get_by_role("button", name="Refuse").click()
-        expect(page.get_by_text("Refused. The command gets nothing.")).to_be_visible()
+        expect(page.get_by_text("Refused. The command gets no token.")).to_be_visible()
 
         assert command.wait() == 1
         assert command.text().splitlines()[1:] == ["error: the login was refused in the console"]
@@ -132,7 +132,7 @@ def test_a_code_typed_in_another_browser_signs_the_command_in(
         page.goto("/cli")
         page.get_by_label("Code").fill("WRNG-WRNG")
         page.get_by_role("button", name="Continue").click()
-        expect(page.get_by_text("No command waits with this code.")).to_be_visible()
+        expect(page.get_by_text("No command is waiting with this code.")).to_be_visible()
         page.get_by_label("Code").fill(code.lower())
         page.get_by_role("button", name="Continue").click()
         expect(page.get_by_text(f"its code is {code}")).to_be_visible()

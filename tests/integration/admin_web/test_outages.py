@@ -79,7 +79,7 @@ def type_new_job(page: Page) -> None:
 
 
 def create_restored_job(page: Page) -> None:
-    expect(page.get_by_text("What you had typed here is restored.")).to_be_visible()
+    expect(page.get_by_text("What you typed here has been restored.")).to_be_visible()
     expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
     page.get_by_role("button", name="Create job").click()
     expect(page.get_by_role("heading", level=1)).to_have_text("evening")
@@ -199,7 +199,7 @@ def test_what_was_typed_is_forgotten_once_the_page_shows_it(page: Page, site: Si
     page.goto("/account")
 
     expect(page.get_by_label("Theme", exact=True)).to_have_value("dark")
-    expect(page.get_by_text("What you had typed here is restored.")).to_have_count(0)
+    expect(page.get_by_text("What you typed here has been restored.")).to_have_count(0)
 
 
 def test_what_was_typed_about_some_runs_is_not_put_into_a_form_about_others(

@@ -119,7 +119,7 @@ class TestAdding:
             ({"app_name": "warren.run.x"}, "A name has 3 to 64"),
             ({"app_name": "reports"}, "This app name is taken."),
             ({"title": "x" * 65}, "A title can have up to 64"),
-            ({"title": "a\x07b"}, "cannot have control characters"),
+            ({"title": "a\x07b"}, "cannot contain control characters"),
             ({"mode": "listed"}, "List at least one address."),
             ({"mode": "listed", "addresses": "<b>"}, "Not a valid address: &lt;b&gt;"),
             ({"mode": "listed", "addresses": "one one"}, "is listed twice"),

@@ -55,7 +55,7 @@ def test_a_backfill_is_made_previewed_and_steered(admin: Visit, rows: Rows, job_
 
     path = f"/backfills/{backfill.id}"
     assert "paused by admin" in admin.post(f"{path}/pause", {}, follow_redirects=True).text
-    assert "goes on" in admin.post(f"{path}/resume", {}, follow_redirects=True).text
+    assert "continues" in admin.post(f"{path}/resume", {}, follow_redirects=True).text
     page = admin.post(f"{path}/cancel", {"kill": "1"}, follow_redirects=True).text
     assert "cancelled by admin" in page
     assert "2026-03-02: left out" in page
@@ -117,7 +117,7 @@ def test_gaps_that_are_ticked_are_filled_and_tell_by_which_run(
     assert len(ids) == 2
 
     refused = admin.post(f"/jobs/{job_id}/gaps/fill", {"at_once": "1"})
-    assert (refused.status_code, "Tick what is to run." in refused.text) == (422, True)
+    assert (refused.status_code, "Select what should run." in refused.text) == (422, True)
     page = admin.post(
         f"/jobs/{job_id}/gaps/fill", {"at_once": "1", "skip": ids[1]}, follow_redirects=True
     ).text

@@ -75,7 +75,7 @@ def test_a_year_says_which_events_of_its_feed_are_not_taken(
     year = admin.get("/calendars/acme?year=2027").text
 
     assert (
-        "with hours 2, observances 0, unreadable 1. The first is in line 7: &lt;Lunch&gt;" in year
+        "with hours 2, observances 0, unreadable 1. The first is on line 7: &lt;Lunch&gt;" in year
     )
 
 

@@ -125,7 +125,7 @@ class TestByCode:
         page = operator.get(f"/cli?request={code}")
 
         assert page.status_code == 404
-        assert "This login is over" in page.text
+        assert "This login has already been answered" in page.text
 
     def test_a_code_that_was_not_typed_cannot_be_allowed(
         self, app: Flask, program: Program, operator: Visit
@@ -144,7 +144,7 @@ class TestByCode:
         ]
 
         assert [answer.status_code for answer in answers[: CODE_LIMIT[0]]] == [422] * CODE_LIMIT[0]
-        assert "No command waits with this code." in answers[0].text
+        assert "No command is waiting with this code." in answers[0].text
         assert answers[-1].status_code == 429
         assert answers[-1].headers["Retry-After"] == "30"
         clock.pass_seconds(30)
@@ -202,7 +202,7 @@ class TestByBrowser:
         again = operator.post("/cli/allow", {"key": key, "scopes": "read"})
 
         assert again.status_code == 404
-        assert "This login is over" in again.text
+        assert "This login has already been answered" in again.text
 
     def test_who_has_not_signed_in_does_so_first(self, program: Program, visit: Visit) -> None:
         key = linked(program)

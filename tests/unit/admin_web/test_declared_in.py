@@ -22,7 +22,9 @@ def test_page_and_form_say_where_a_job_is_declared(
     page, form = admin.get(f"/jobs/{job_id}").text, admin.get(f"/jobs/{job_id}/edit").text
 
     assert f'<dt>Declared in</dt><dd class="">{words}</dd>' in page
-    assert f"Declared in {words}. What you save here lasts until that is applied again." in form
+    assert (
+        f"Declared in {words}. What you save here lasts only until that is applied again." in form
+    )
 
 
 def test_a_job_that_is_declared_nowhere_else_says_nothing(admin: Visit, rows: Rows) -> None:

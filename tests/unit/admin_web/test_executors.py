@@ -289,15 +289,15 @@ class TestSchedulers:
     def test_a_database_that_has_gone_back_is_told(
         self, admin: Visit, database: Database, clock: Clock
     ) -> None:
-        assert "has lost what was committed last" not in admin.get("/schedulers").text
+        assert "has lost its latest commits" not in admin.get("/schedulers").text
         facts = {"cause": "RESTORED", "told_by": "ann <b>", "found_id": 7, "next_id": 2_000_000_000}
         epoch = Epoch(began_at=clock.now_ms(), **facts)
         database.write(lambda session: session.add(epoch))
 
         page = admin.get("/schedulers").text
 
-        assert "has lost what was committed last" in page
-        assert "Ids go on at 2000000000." in page
+        assert "has lost its latest commits" in page
+        assert "Ids continue at 2000000000." in page
         assert "Told by ann &lt;b&gt;." in page
 
     def test_schedulers_consoles_and_failing_roles_are_shown(
@@ -334,7 +334,7 @@ class TestSchedulers:
         assert "node-1 cannot reach the queues of these executors" in page
         assert "pay/one" in page
         assert page.count("the broker does not confirm what it sends to executors") == 1
-        assert "declares no executor offline" in page
+        assert "does not declare executors offline" in page
 
     def test_a_server_that_was_replaced_and_can_be_written_is_told(
         self, app: Flask, database: Database, clock: Clock
@@ -344,8 +344,8 @@ class TestSchedulers:
         page = signed_in(app, "viewer").get("/schedulers").text
 
         assert "a replaced database server still takes writes" in page
-        assert "warren check names it" in page
-        assert "declares no executor offline" not in page
+        assert "warren check tells you which" in page
+        assert "does not declare executors offline" not in page
 
     def test_broker_away_and_no_scheduler_are_told(self, database: Database, clock: Clock) -> None:
         app = make_app(database, clock, is_broker_up=lambda: False)

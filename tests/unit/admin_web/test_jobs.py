@@ -523,8 +523,8 @@ class TestForm:
         page = operator.get(saved.location).text
         stopped = operator.post("/jobs/stop", {"only": str(job.id)})
 
-        assert "Saving cancels the planned runs that this schedule does not have: 2" in preview
-        assert "Planned runs cancelled, as the new schedule does not have them: 2" in page
+        assert "Saving cancels the planned runs that are not in this schedule: 2" in preview
+        assert "Planned runs cancelled because they are not in the new schedule: 2" in page
         words = "1 job stopped; planned runs cancelled: 2"
         assert words in operator.get(stopped.location).text
 

@@ -146,7 +146,7 @@ class TestFigures:
             job_id = books.job(name, until_ms=MIDNIGHT + 2 * MINUTE)
             books.fire(job_id, *minutes(MIDNIGHT, 3))
 
-        total = settled(admin, "/ledger").partition("Total of this page")[2].partition("</tr>")[0]
+        total = settled(admin, "/ledger").partition("Total for this page")[2].partition("</tr>")[0]
 
         assert 'data-label="Due" class="number-cell">6</td>' in total
         assert 'data-label="Fired" class="number-cell">6</td>' in total

@@ -65,10 +65,10 @@ def test_the_menu_counts_the_trouble_of_the_visitors_apps(
     every, own = entries(admin.get("/").text), entries(signed_in(app, "viewer").get("/").text)
 
     assert every["/incidents"].endswith("Open incidents: 2")
-    assert every["/queue"].endswith("Due runs that wait: 2")
+    assert every["/queue"].endswith("Due runs that are waiting: 2")
     assert every["/executors"].endswith("Executors that are gone: 2")
     assert own["/incidents"].endswith("Open incidents: 1")
-    assert own["/queue"].endswith("Due runs that wait: 1")
+    assert own["/queue"].endswith("Due runs that are waiting: 1")
     assert own["/executors"].endswith("Executors that are gone: 1")
 
 

@@ -191,7 +191,7 @@ def test_the_text_is_a_click_away_and_so_are_the_fields(
     assert "{&#34;day&#34;: &#34;2026-12-02&#34;, &#34;parts&#34;: 3}" in as_text.text
     assert "data-preview" not in as_text.text
     assert 'name="p.parts" id="p.parts" value="3"' in as_fields.text
-    assert errors(odd.text) == ["This text cannot be shown as fields."]
+    assert errors(odd.text) == ["This text cannot be edited as fields."]
     assert all_runs(database) == []
 
 
@@ -259,7 +259,7 @@ def test_a_new_job_gets_the_fields_of_the_handler_that_is_typed(admin: Visit, jo
 
     assert known.status_code == 200
     assert 'name="p.day"' in known.text
-    assert errors(unknown.text) == ["No online executor tells which params this handler has."]
+    assert errors(unknown.text) == ["No online executor reports which params this handler has."]
 
 
 def test_everything_that_is_wrong_with_a_job_is_said_at_once(

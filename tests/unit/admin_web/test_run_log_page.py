@@ -161,7 +161,7 @@ class TestDifference:
 
         page = admin.get(f"/runs/{bad}/log/difference").text
 
-        assert f"Of the log of run {bad}, only the end is left" in page
+        assert f"Only the end of the log of run {bad} is left" in page
         assert '<td class="text">what is kept</td>' in page
 
     def test_no_executor_to_ask_is_not_called_an_empty_log(

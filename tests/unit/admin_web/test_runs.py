@@ -730,12 +730,12 @@ def test_a_failed_run_stands_beside_the_last_success_of_its_shard(
 
     page = admin.get(f"/runs/{bad}").text
 
-    versus = page.split("Beside the last success")[1].split("</section>")[0]
+    versus = page.split("Compared with the last success")[1].split("</section>")[0]
     assert f"/runs/{good}" in versus
     assert f"/runs/{later}" not in versus
     for fact in ("worker-1", "worker-2", "40 s", "late", "the same"):
         assert fact in versus
-    assert "Beside the last success" not in admin.get(f"/runs/{good}").text
+    assert "Compared with the last success" not in admin.get(f"/runs/{good}").text
 
 
 class TestSkips:

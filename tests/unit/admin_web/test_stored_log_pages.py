@@ -142,7 +142,7 @@ def test_an_executor_whose_logs_wait_says_so_on_its_page_and_in_metrics(
     headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
     figures = admin.client.get("/metrics", headers=headers).text
 
-    assert "Finished logs that wait to be stored: 12" in page
+    assert "Finished logs waiting to be stored: 12" in page
     assert "it is &lt;full&gt;" in page
     assert "its finished logs do not reach the log store" in page
     assert "warren_unstored_logs 12.0" in figures

@@ -140,7 +140,7 @@ class TestWayIn:
         answer = console.sign_in(visit, "olga")
 
         assert answer.status_code == 403
-        assert said(answer.text).startswith("The provider names no groups of yours")
+        assert said(answer.text).startswith("The provider names no groups for you")
 
     def test_five_hundred_groups_are_all_read(self, console: SsoConsole, visit: Visit) -> None:
         console.rule("group-499", Role.VIEWER, "reports")
@@ -189,7 +189,7 @@ class TestWayIn:
         answer = console.sign_in(visit, "olga")
 
         assert answer.status_code == 401
-        assert "can let it send only the groups that are assigned to Warren" in said(answer.text)
+        assert "can make it send only the groups that are assigned to Warren" in said(answer.text)
 
     def test_a_disabled_user_stays_out(self, console: SsoConsole, visit: Visit) -> None:
         console.rule("data", Role.VIEWER, "reports")
@@ -238,7 +238,7 @@ class TestWrongAnswers:
         answer = visit.get(console.way_back(url, "olga"))
 
         assert answer.status_code == 401
-        assert said(answer.text) == "What the provider sent proves no sign-in."
+        assert said(answer.text) == "The provider's answer does not prove a sign-in."
         assert words in detail(answer.text)
         assert not is_in(visit)
         assert console.user("olga") is None
@@ -309,7 +309,7 @@ class TestWrongAnswers:
         answer = console.sign_in(visit, "olga")
 
         assert answer.status_code == 401
-        assert said(answer.text) == "The provider has signed nobody in."
+        assert said(answer.text) == "The provider did not sign you in."
         assert detail(answer.text) == "access_denied"
 
     def test_a_wrong_client_secret_is_told_as_such(

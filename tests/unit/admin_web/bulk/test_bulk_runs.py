@@ -77,7 +77,7 @@ def test_the_question_tells_how_many_fit_the_filter(admin: Visit, rows: Rows, cl
     question = admin.get("/runs/bulk/ask", query_string=asked).text
     page = do(admin, **asked)
 
-    assert "Run 120 runs again?" in question
+    assert "Start 120 runs again?" in question
     assert "120 of 120" in page
     assert len(repeated(rows.database)) == 120
     assert {found for found, _ in repeated(rows.database)} == {job_id}
@@ -97,7 +97,7 @@ def test_a_form_that_is_sent_twice_plans_nothing_twice(
     beside.get("/runs")
     page = finish(beside, beside.post("/runs/bulk/start", form).location)
 
-    assert "already by this form: 1" in page
+    assert "or by this form: 1" in page
     assert len(repeated(rows.database)) == 1
 
 
@@ -149,11 +149,11 @@ def test_the_question_tells_by_job_what_runs_and_what_has_recovered(
     ).text
     page = do(admin, action="again", all="1", filter="status=failures")
 
-    assert "Run 2 runs again?" in question
+    assert "Start 2 runs again?" in question
     for words in (
         "reports/nightly",
         "reports/hourly",
-        "Made good: a later attempt succeeded: 1",
+        "Resolved: a later attempt succeeded: 1",
         "Job deleted: 1",
     ):
         assert words in question
@@ -175,9 +175,9 @@ def test_only_the_newest_due_time_of_each_job_runs_again_if_that_is_chosen(
     newest = admin.get(path.replace("&amp;", "&")).text
     page = finish(admin, admin.post("/runs/bulk/start", hidden(newest)).location)
 
-    assert "Run 4 runs again?" in question
+    assert "Start 4 runs again?" in question
     assert "Newest due time of each job 2" in question
-    assert "Run 2 runs again?" in newest
+    assert "Start 2 runs again?" in newest
     assert "Queued again: 2" in page
     assert sorted(repeated(rows.database)) == [(job_id, "p0"), (other, "q")]
 
@@ -285,7 +285,7 @@ def test_more_runs_than_were_counted_are_asked_about_again(
     answer = admin.post("/runs/bulk/start", form, follow_redirects=True)
 
     assert "More runs match now." in answer.text
-    assert "Run 2 runs again?" in answer.text
+    assert "Start 2 runs again?" in answer.text
     assert repeated(rows.database) == []
 
 
@@ -326,7 +326,7 @@ def test_whoever_signs_in_on_the_way_is_back_at_the_same_question(
         sign_in = visit.get("/runs/bulk/ask", query_string=query).location
         question = visit.get(visit.sign_in("admin", path=sign_in).location)
 
-        assert "Run 3 runs again?" in question.text
+        assert "Start 3 runs again?" in question.text
         answer = visit.post("/runs/bulk/start", hidden(question.text))
         assert "3 of 3" in finish(visit, answer.location)
 

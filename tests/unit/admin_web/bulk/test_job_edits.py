@@ -42,11 +42,11 @@ def test_what_changes_is_shown_then_saved_then_undone(admin: Visit, rows: Rows) 
     undone = admin.post("/jobs/edit/undo", hidden(done, "undo"), follow_redirects=True).text
 
     assert "Save 2 jobs" in page
-    assert "like that already: 1" in page
+    assert "already set that way: 1" in page
     assert "<del>120</del>" in page
     assert "2 jobs edited" in done
     assert changed == [60, 60, 60]
-    assert "As before: 2 jobs" in undone
+    assert "2 jobs changed back" in undone
     assert stored(rows, Job.timeout) == [0, 60, 120]
 
 
@@ -119,7 +119,7 @@ def test_undoing_names_the_jobs_that_somebody_edited_since(admin: Visit, rows: R
     undone = admin.post("/jobs/edit/undo", hidden(done, "undo"), follow_redirects=True).text
 
     assert "reports/a: " in undone
-    assert "As before: 1 job" in undone
+    assert "1 job changed back" in undone
     assert stored(rows, Job.route) == ["RANDOM", ""]
     entries = rows.database.read(lambda s: audit_log.listing(s, AuditFilter()))
     assert entries[0].action == "job.undo_edit"
@@ -139,7 +139,7 @@ def test_a_webhook_is_said_to_be_beyond_undoing_before_the_edit_and_after_it(
     admin.post("/jobs/edit/undo", hidden(done, "undo"))
     again = admin.get(saved.location).text
 
-    assert "cannot bring back the one before" in asked
+    assert "cannot restore the previous one" in asked
     assert "This cannot be undone for 1 of them" in page
     assert "This cannot be undone for 1 of them:" in done
     assert re.search(r"<li>reports/had: [^<]*not kept", done)

@@ -458,8 +458,8 @@ def test_fields_and_text_are_one_click_apart_and_keep_what_was_typed() -> None:
     assert (as_text.as_fields, as_text.is_switch, as_text.text) == (False, True, TYPED)
     assert (as_fields.as_fields, as_fields.text) == (True, TYPED)
     assert (cannot.as_fields, cannot.text) == (False, "[1")
-    assert cannot.fault == "This text cannot be shown as fields."
-    assert unknown.fault == "No online executor tells which params this handler has."
+    assert cannot.fault == "This text cannot be edited as fields."
+    assert unknown.fault == "No online executor reports which params this handler has."
 
 
 def test_fields_whose_executors_are_gone_still_become_a_param() -> None:
