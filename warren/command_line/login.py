@@ -139,7 +139,7 @@ class _Listener(TCPServer):
         self._brought = brought
         if "code" in brought:
             return "Allowed. Go back to the terminal; you can close this page."
-        return "Refused. The command gets nothing."
+        return "Refused. The command gets no token."
 
     def handle_error(self, _request: object, _client_address: object) -> None:
         """Ignore a browser that went away."""
