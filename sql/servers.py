@@ -49,7 +49,7 @@ log = structlog.get_logger()
 
 
 class Looked(NamedTuple):
-    """What a server of the list says of itself and of its database.
+    """What a server of the list says about itself and its database.
 
     `recorded` is the server that was last written on; None = unknown. Without Warren's tables,
     `has_schema` is False. `fault`: why it cannot be asked; then the rest says nothing.
@@ -141,12 +141,12 @@ class Servers:
         return self._choose(open_one)
 
     def doubt(self) -> None:
-        """Ask all servers of the list again before the next connection."""
+        """Ask all servers of the list again before the next connection is made."""
         if len(self._urls) > 1:
             self._place = None
 
     def meet(self, number: str) -> None:
-        """Note which server an open connection is to.
+        """Record which server an open connection leads to.
 
         Behind a proxy it may be another one by now, and any may have become read-only.
         """
@@ -155,7 +155,7 @@ class Servers:
             self._on_change()
 
     def note(self, epoch: int) -> None:
-        """Note the newest epoch of the server in use."""
+        """Record the newest epoch of the server in use."""
         with self._lock:
             self.epoch = max(self.epoch, epoch)
             self._see(self.epoch, "this process")
@@ -332,7 +332,7 @@ class Servers:
         return begun
 
     def _is_known(self, looked: Looked) -> bool:
-        """Whether no promotion has to be recorded."""
+        """Return whether there is no promotion to record."""
         return looked.recorded is None or looked.is_recorded
 
     def _see(self, epoch: int, by: str) -> None:
@@ -376,7 +376,7 @@ class _Looks:
             thread.start()
 
     def wait(self, others_seconds: float | None) -> list[Looked]:
-        """Return what is known; wait for the others for so long once one is fit for use."""
+        """Return what is known; once one server is usable, wait this long for the others."""
         found: dict[int, Looked] = {}
         until = time.monotonic() + ANSWER_SECONDS
         while len(found) < len(self._servers.names):

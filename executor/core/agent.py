@@ -227,7 +227,7 @@ class Executor:
             self._loop.call_soon_threadsafe(self._begin_drain)
 
     def adopt(self, journal: bytes, then: Callable[[str], None]) -> None:
-        """Go on with what an earlier boot of its address left elsewhere, from any thread.
+        """Continue what an earlier boot of its address left elsewhere; thread-safe.
 
         `then` gets "" on the core's thread once that is in the journal here, or why it cannot be.
         """

@@ -659,7 +659,7 @@ class Core:
         self._pause_or_resume_inbox()
 
     def _what_beats_tell(self) -> tuple[int, int, bool]:
-        """Return what is worth a heartbeat at once, such as that another boot has the address."""
+        """Return what deserves a heartbeat at once, such as that another boot has the address."""
         outdated = self._roles.intake.counts["outdated"]
         return self._run_states.repeated_id, outdated, self._roles.readiness.is_displaced
 
@@ -733,7 +733,7 @@ class Core:
             self._log.error("journal_write_failed", error=str(error))
 
     def adopt(self, journal: bytes, then: Callable[[str], None]) -> None:
-        """Go on with what an earlier boot left elsewhere; see `Executor.adopt`."""
+        """Continue what an earlier boot left elsewhere; see `Executor.adopt`."""
         try:
             reports, starts = self._run_states.adopt(journal, self._clock.now_ms())
         except NewerJournal as error:
@@ -785,7 +785,7 @@ class Core:
 
     @property
     def has_untaken(self) -> bool:
-        """Whether triggers may have been delivered that were not looked at."""
+        """Whether triggers may have been delivered that were not handled yet."""
         inbox = self._startup.run_inbox
         is_left = self._roles.readiness.is_displaced
         return inbox is not None and not is_left and not inbox.is_finished
@@ -802,7 +802,7 @@ class Core:
 
     @property
     def is_storing_logs(self) -> bool:
-        """Whether finished logs wait that get into the store at present."""
+        """Whether finished logs are waiting while the log store accepts logs."""
         keeper = self._active_runs.log_keeper
         return keeper is not None and keeper.is_storing
 

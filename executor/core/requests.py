@@ -167,7 +167,7 @@ class Intake:
             self._active_runs.admit(self._limited(trigger), arrival.size)
 
     def _displaces_another(self, trigger: Trigger) -> bool:
-        """Forget another run with the trigger's id unless it is open; return whether that was done.
+        """Forget another run with the trigger's id unless it is open; return whether it is gone.
 
         The database lost that run and reused its id; heartbeats report that. If it is open, the
         trigger is dropped, and its run is planned again once the schedulers ask about it.
@@ -417,7 +417,7 @@ class QueryResponder:
         return KnownState.WAITING if self._may_be_told(key.boot_id) else KnownState.UNKNOWN
 
     def _may_be_told(self, boot_id: str) -> bool:
-        """Whether a boot that is not known here may still bequeath what became of its runs.
+        """Whether the journal of an unknown boot may still arrive and tell the fate of its runs.
 
         It may have had the address between two times of this boot.
         """

@@ -5,7 +5,7 @@
 The starts of the next runs are made durable in advance, so that no slot waits for the disk. After a
 crash of the host, and only then, reserved runs that had not started count as lost.
 
-Only runs that last a while have their start reported.
+Starts are reported only for runs that last a while.
 """
 
 from collections import deque
@@ -56,7 +56,7 @@ class ActiveRun:
     def starting(self, host_at_ms: int | None) -> Starting:
         """Return its start for the journal.
 
-        With the host's time the run is remote, and the next process can continue it.
+        If the host's time is given, the run is remote, and the next process can continue it.
         """
         if host_at_ms is None:
             return Starting(run_id=self.trigger.run_id, at_ms=self.started_at_ms)
@@ -322,7 +322,7 @@ class ActiveRuns:
         self._reservations.renew()
 
     def _launch_reserved(self) -> None:
-        """Start the reserved runs that were let go, each with those assigned early with it."""
+        """Start the reserved runs that may start now, each with those assigned early with it."""
         if not self._reserved:
             return
         runs, self._reserved = self._reserved, []
@@ -345,7 +345,7 @@ class ActiveRuns:
         self._commits.schedule()
 
     def _hand_back(self, triggers: Sequence[Trigger]) -> None:
-        """Return runs that were not assigned early to their lanes."""
+        """Put runs that were not assigned early back into their lanes."""
         for trigger in triggers:
             if not self._slots.is_assigned_early(trigger.run_id):
                 self._lanes.hand_back(trigger)

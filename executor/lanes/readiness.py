@@ -132,9 +132,9 @@ class Readiness:
 
     @property
     def is_displaced(self) -> bool:
-        """Whether another boot has the address, so that what comes is left to it.
+        """Whether another boot has the address, so that new triggers are left to it.
 
-        Otherwise, an executor that has stood still would return one run after the other.
+        Otherwise, an executor that was frozen would return one run after the other.
         """
         return self._displaced_ms > 0
 

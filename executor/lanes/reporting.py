@@ -103,7 +103,7 @@ class Reporting:
         self._outbox.add(started, _STARTED_BYTES)
 
     def called(self, call: Call, trigger: Trigger, then: Callable[[], None]) -> None:
-        """Report that a run asks for another one, and do `then`, once that is durable."""
+        """Report that a run calls another one; call `then` once that is durable."""
         report = Called(
             run_id=call.run_id,
             boot_id=trigger.boot_id,

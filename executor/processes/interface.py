@@ -98,7 +98,7 @@ class SlotPool(Protocol):
 
     @property
     def away(self) -> Reason | None:
-        """Why runs are neither taken nor started at present; None if they are."""
+        """Return why no runs are taken or started at present; None if they are."""
         return None
 
     @property
@@ -111,7 +111,7 @@ class SlotPool(Protocol):
         """How many runs could be started now."""
 
     def open(self) -> tuple[str, ...]:
-        """Get ready; return the handlers' names. Raises if the handlers cannot be loaded."""
+        """Prepare for runs; return the handlers' names. Raises if the handlers cannot be loaded."""
 
     def lacks_handler(self, trigger: Trigger) -> bool:  # noqa: ARG002 - by default nobody knows
         """Whether a run's handler is known to be missing here."""

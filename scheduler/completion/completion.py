@@ -336,7 +336,7 @@ def _read(session: Session, successes: Sequence[Success]) -> list[LastAttempt]:
 
 
 def _leads_on(last: LastAttempt, followed: Mapping[int, Followed]) -> bool:
-    """Whether this run's tick may have follow-ups when it ends."""
+    """Return whether the end of this run's tick may have follow-ups."""
     job = followed[last.run.job_id]
     if job.webhook_url or (last.run.origin_id == 0 and _waits(job)):
         return True
@@ -581,7 +581,7 @@ class Completion:
     def _late_redeliveries(
         self, session: Session, unstarted: Sequence[Won], now_ms: int
     ) -> dict[int, planned_runs.NewRun]:
-        """Return what repeats LOST runs that never started, unless something newer exists.
+        """Return new runs for LOST runs that never started, unless something newer exists.
 
         A re-run locks the run that it repeats, so none is planned meanwhile.
         """

@@ -1,11 +1,11 @@
 """Opens the runs of flows, and advances them when their nodes end.
 
-Everyone locks in one order: runs of nodes by id, runs of flows by id, then nodes. Only the holder
+All code locks in one order: runs of nodes by id, runs of flows by id, then nodes. Only the holder
 of the lock on a flow's run judges it.
 
-Those whom the flow tells hear of a failed node at once, in the alarm of the flow's tick, of which
-each target gets one. They do not while the failure may be mended: if a node runs after it, the
-node's own job tells it; if the flow has a retry left, that of the last one tells.
+The flow's alarm targets hear of a failed node at once: each gets one alarm for the flow's tick.
+There is none while the failure may still be repaired: if another node runs after it, the node's own
+job raises the alarm; if the flow has a retry left, the last retry does.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -294,7 +294,7 @@ class FlowRuns:
         node: str = "",
         version: int | None = None,
     ) -> set[str]:
-        """Store what the repetition of a flow's run keeps; return the nodes that run again.
+        """Store the nodes that a repeated run of a flow keeps; return those that run again.
 
         Args:
             run: the run that is repeated; it is over.
@@ -472,7 +472,7 @@ def _is_untouched(state: NodeState) -> bool:
 
 
 def _was_declined(item: StoredNode) -> bool:
-    """Whether a node was bypassed though its edges let it run, and nothing stopped it."""
+    """Whether a node was bypassed although its edges let it run and nothing stopped it."""
     why = from_json(item.why)
     return why is not None and why.code in (Why.NODE_CONDITION_FALSE, Why.NODE_NOT_REPEATED)
 

@@ -136,9 +136,9 @@ def _runs_of(
 
 
 def note_stored(session: Session, message: LogsStored, app_id: int, now_ms: int) -> list[LogRow]:
-    """Note what became of logs; of runs that are not this executor's, nothing is noted.
+    """Record what became of logs; runs of other executors are ignored.
 
-    Return those of which parts are left that are not needed any more.
+    Return the logs that still have parts which are no longer needed.
     """
     theirs = _runs_of(session, message.address, app_id, message.logs)
     ends = [end for end in message.logs if end.run_id in theirs]

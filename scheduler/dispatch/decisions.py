@@ -1,6 +1,6 @@
 """May a run go now, and where to? Decides about the runs of one claim; it writes nothing.
 
-Of each run a claim knows why it waits, or how it ends, in this order:
+For each run of a claim, these questions are asked in order:
 
     its job is gone or was stopped  ->  ends
     too many runs of its job wait   ->  ends, and its due time is skipped
@@ -16,7 +16,7 @@ The claimed run of a broadcast becomes one shard for each executor:
 
 The number of shards never changes afterwards: a retry of shard i stays i/n.
 
-How many runs each address has in flight is the last count of the database, plus what was routed
+The number of runs in flight at each address is the database's last count, plus what was routed
 since.
 """
 
@@ -246,7 +246,7 @@ def undelivered(
     least_wait_seconds: float = 0.0,
     may_retry: bool = True,
 ) -> End:
-    """Return the end of an unrouted run, which holds unless another scheduler has routed it."""
+    """Return the end of an unrouted run; it is void if another scheduler has routed the run."""
     return End(
         run_id=run_id,
         status=RunStatus.UNDELIVERED,
@@ -259,7 +259,7 @@ def undelivered(
 
 
 def is_unexpanded(run: PlannedRun, job: JobToRun) -> bool:
-    """Whether this claim still has to decide the number of shards.
+    """Return whether this claim still has to decide the number of shards.
 
     A first attempt was never routed, even if its job's route has changed since it was planned. The
     runs of a node of a flow may be shards already.
@@ -307,7 +307,7 @@ class _Due:
 
 
 class RunDecisions:
-    """The decisions of one claim, run by run: each counts in those after it.
+    """The decisions of one claim, run by run: later ones take earlier ones into account.
 
     Args:
         facts: what to decide on.
@@ -371,7 +371,7 @@ class RunDecisions:
     # -- limits -----------------------------------------------------------------------------------
 
     def _crowded_out(self, row: PlannedRun, job: JobToRun) -> Decision | None:
-        """Return None unless `max_waiting` runs already wait."""
+        """End the run if `max_waiting` runs already wait; otherwise return None."""
         waiting = self._room.waiting.get(job.id)
         if waiting is None:
             return None
@@ -382,7 +382,7 @@ class RunDecisions:
         return None
 
     def _held_by_others(self, row: PlannedRun, job: JobToRun) -> Decision | None:
-        """Return None if the job's other runs in the cluster let this one go."""
+        """Make the run wait or end if the job's other runs block it; otherwise return None."""
         lane = self._room.lanes.get(job.id)
         match None if lane is None else lane.decide(row):
             case Refuse(reason):
@@ -392,7 +392,7 @@ class RunDecisions:
         return None  # if it is full, so is the job's own limit
 
     def _held_by_limit(self, row: PlannedRun, job: JobToRun, runs: int = 1) -> Decision | None:
-        """Return None if all limits of the job have room for `runs` more."""
+        """Make the run wait or end if a limit has no room for `runs` more; else return None."""
         match self._room.obstacle(job.id, runs):
             case NeverFits(why):
                 return self._end(row, why, may_retry=False)
@@ -437,7 +437,7 @@ class RunDecisions:
         return self._go(due, choice.address, choice, row.shard_total or 1)
 
     def _choose(self, due: _Due, router: Router, request: RouteRequest) -> Choice | Decision:
-        """Return the route's choice, or that the run waits for it or ends."""
+        """Return the address that the route chooses; otherwise that the run waits or ends."""
         row, job = due.row, due.job
         if not router.is_decided(request):
             return Waits(job.id, Undecided(job.id, router, request, row.due_at))
@@ -603,7 +603,7 @@ class RunDecisions:
         return replace(end, explained=self._explain(row, choice))
 
     def _unseen_seconds(self, due: _Due, request: RouteRequest) -> float:
-        """Return for how long no executor that may take a run has been seen."""
+        """Return for how many seconds no executor that may take the run has been seen."""
         waited_seconds: float = (self._facts.now_ms - due.row.due_at) / 1000
         if waited_seconds < self._no_executor_seconds:
             return waited_seconds

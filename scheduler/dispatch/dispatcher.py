@@ -101,8 +101,8 @@ D = TypeVar("D", Goes, Ends, Opens, Waits)
 class _Turn:
     """An app in a round, with its boots by address.
 
-    It may be sent runs that are due until `until_ms`, as many as its executors have `room` for, up
-    to the size of a batch.
+    Runs that are due by `until_ms` may be sent: as many as its executors have `room` for, up to
+    the size of a batch.
     """
 
     app_id: int
@@ -561,7 +561,7 @@ class Dispatcher:
         return triggers, shards
 
     def _record_crowded_out(self, session: Session, ends: Sequence[Ends], now_ms: int) -> None:
-        """Record due times that are skipped because too many runs of their jobs wait."""
+        """Record due times that are skipped because too many runs of their jobs already wait."""
         skips = []
         for run in ends:
             if run.is_crowded_out:

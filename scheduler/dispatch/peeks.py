@@ -70,7 +70,7 @@ class JobsAside:
         self._jobs: dict[int, _Aside] = {}
 
     def put_full(self, full: Mapping[int, Place | None], now: float, *, peek_limit: int) -> None:
-        """Leave out jobs whose place has no room, or which wait for several places or for none.
+        """Leave out jobs whose place has no room; None = they wait for several places, or for none.
 
         They were found by a peek for at most `peek_limit` runs, and could fill the next one too.
         """

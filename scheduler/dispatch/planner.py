@@ -91,7 +91,7 @@ class ZoneChange:
         return _names_none(job) and zone != self._timezone
 
     def goes_on(self, job: JobToPlan, plan: Plan, now_ms: int, calendars: Calendars) -> Plan:
-        """Return a plan that is not behind, with its next tick in this zone instead."""
+        """Return the plan of a job that is not behind, with its next tick moved to this zone."""
         watermark_ms = max(plan.watermark_ms, now_ms)
         schedule = read_schedule(ScheduleFacts.of(job, self._timezone), calendars)
         next_ms = schedule.next_after(watermark_ms, job.next_tick_at)
@@ -160,7 +160,7 @@ class _Round:
 
 
 class _Counts(NamedTuple):
-    """How many jobs a transaction has claimed, and how many runs it has planned, late ones too.
+    """How many jobs a transaction has claimed, and how many runs, late ones too, it has planned.
 
     `skipped` is how many due times it has skipped, by app id; `ended` are runs that have failed, as
     they have no param.

@@ -33,7 +33,7 @@ log = structlog.get_logger()
 
 
 class FlowKeeper:
-    """Ends what no end of a run would end."""
+    """Ends nodes and flows that are not ended by the end of a run."""
 
     def __init__(self, context: NodeContext, ender: RunEnder, completion: Completion) -> None:
         self._context = context

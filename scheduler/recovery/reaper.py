@@ -1,9 +1,9 @@
-"""Settles what dead boots leave behind: their queues are drained, their runs planned again or LOST.
+"""Cleans up after dead boots: drains their queues, and plans their runs again or ends them LOST.
 
-A trigger found unread in the queue provably never started, and is planned again at once. That proof
-fails for a copy, and for a message that was handed out before: its executor may have died after the
-start and before the acknowledgement. All other runs end LOST: they may have started. First, what
-their executor reported before its end is read and stored.
+A run whose trigger is found unread in the queue provably never started, and is planned again at
+once. That is no proof for a copy, or for a message that was delivered before: its executor may have
+died between the start and the acknowledgement. All other runs end LOST: they may have started.
+First, what their executor reported before it died is read and stored.
 
 A day after an executor has died or departed, its queues and registration are removed; sooner if its
 app has used up most of its addresses.
@@ -244,7 +244,7 @@ class Reaper:
         )
 
     def _is_fresh(self, row: RoutedRun, now_ms: int) -> bool:
-        """Whether a trigger may still be on its scheduler's way to the broker."""
+        """Whether a trigger may still be on its way from its scheduler to the broker."""
         # The clock may have been set back since it was routed.
         age_ms = abs(now_ms - row.routed_at)
         return bool(row.status == RunStatus.ROUTED and age_ms < self._fresh_ms)
@@ -279,10 +279,10 @@ class Reaper:
         ]
 
     def _is_proof(self, trigger: Trigger, delivery: Delivery) -> bool:
-        """Whether this trigger, found unread, is the only one of its run and was never handed out.
+        """Whether this unread trigger is the only one of its run and was never delivered.
 
-        A message that was handed out may have been begun, so no trigger in it is proof. A message
-        that this reaper took and returned is marked as redelivered, but is still proof.
+        Runs of a delivered message may have begun, so no trigger in it is proof. A message that
+        this reaper took and returned is marked as redelivered, but is still proof.
         """
         if trigger.resent:
             return False

@@ -101,7 +101,7 @@ class Reconciler:
         return max(least_seconds, min(len(silent) * WAIT_SECONDS_A_RUN, self._silence_seconds / 2))
 
     def _silent(self, now_ms: int) -> list[RoutedRun]:
-        """Return silent runs, some of them if there are many: the next look has the next ones."""
+        """Return silent runs; if there are many, the next ones follow in the next round."""
         before_ms = now_ms - int(self._silence_seconds * 1000)
         sent, routed = self._context.database.read(
             lambda session: (

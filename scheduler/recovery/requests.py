@@ -1,4 +1,4 @@
-"""Carries requests to kill runs and to drain executors, until they are fulfilled."""
+"""Sends requests to kill runs and to drain executors until they are carried out."""
 
 import time
 from collections.abc import Callable

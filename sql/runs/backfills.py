@@ -99,7 +99,7 @@ def open_runs(session: Session, backfill: Backfill) -> list[int]:
 
 
 def runs_about(session: Session, job_id: int, days: Sequence[date]) -> dict[date, list[RunFacts]]:
-    """Return the runs of a job that are about these dates, each shard's newest last."""
+    """Return the runs of a job by date, from the first to the last day; newest of a shard last."""
     by_date: dict[date, list[RunFacts]] = defaultdict(list)
     in_order = query(RunFacts, Run).order_by(Run.shard_index, Run.origin_id, Run.attempt)
     about = in_order.where(Run.job_id == job_id, Run.run_date.between(min(days), max(days)))

@@ -305,7 +305,7 @@ def waiting_of_jobs(
     until_ms: int,
     without_runs: Collection[int] = (),
 ) -> dict[int, Waiting]:
-    """Return what waits of an app's jobs, which are given with their concurrency, without locks."""
+    """Return the waiting runs of an app's jobs, given with their concurrency; takes no locks."""
     rows = session.execute(
         select(Run.job_id, Run.status, Run.address, func.count())
         .where(

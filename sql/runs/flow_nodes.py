@@ -51,7 +51,7 @@ class NodeState(NamedTuple):
 
     @property
     def is_forced(self) -> bool:
-        """Whether it runs however those before it ended, because a repetition names it."""
+        """Whether it runs however the nodes before it ended, because a repetition names it."""
         return self.kept_of is not None and self.outcome != KEPT
 
 
@@ -147,7 +147,7 @@ def end(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:
 
 
 def reopen(session: Session, node_ids: Iterable[int]) -> None:
-    """Take the outcomes of nodes back."""
+    """Clear the outcomes of nodes, which are open again."""
     values = dict.fromkeys(("outcome", "ended_at", "reason", "why", "result"))
     update_alike(session, FlowNode, sorted(node_ids), values, guard=Guard(_IS_OVER))
 

@@ -255,7 +255,7 @@ def misfire(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
 
 
 def release(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
-    """Record that PLANNED runs of a schedule run although they are late; return how many."""
+    """Record that PLANNED runs of a schedule will run although they are late; return how many."""
     planned = update(Run).where(Run.status == RunStatus.PLANNED)
     return modify_by_ids(session, Run, run_ids, planned.values(released_at=now_ms))
 

@@ -1,7 +1,7 @@
 """Which runs' logs are in the log store, and which are to be deleted there.
 
-A row is written before an executor is told where to store a log. So whatever may be in the store
-has one, until it is deleted there.
+A row is written before an executor is told where to store a log. So every log that may be in the
+store has a row until it is deleted there.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -79,14 +79,14 @@ def offer(session: Session, keys: Mapping[int, tuple[int, str]], now_ms: int) ->
 
 
 def note(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Note what became of logs that were offered; each row has its `run_id` and the same keys."""
+    """Record what became of offered logs; each row has its `run_id`, and all have the same keys."""
     if rows:
         ordered = sorted(rows, key=lambda row: int(row["run_id"]))
         update_each(session, StoredLog, ordered, guard=ALREADY_LOCKED, key="run_id")
 
 
 def give_up(session: Session, run_ids: Iterable[int], now_ms: int) -> int:
-    """Have the logs of runs that are deleted be deleted too; return how many there are."""
+    """Mark the logs of deleted runs for deletion; return how many there are."""
     return sum(
         modify(
             session,
@@ -99,7 +99,7 @@ def give_up(session: Session, run_ids: Iterable[int], now_ms: int) -> int:
 
 
 def to_delete(session: Session, now_ms: int, *, told_before_ms: int, limit: int) -> list[LogRow]:
-    """Return logs to be deleted now, of which nobody was told lately where to store them."""
+    """Return logs to delete now; no executor was told recently where to store them."""
     wanted = (
         query(LogRow, StoredLog)
         .where(StoredLog.delete_at <= now_ms, StoredLog.told_at < told_before_ms)
@@ -119,7 +119,7 @@ def forget(session: Session, run_ids: Iterable[int]) -> None:
 
 
 def postpone(session: Session, run_ids: Iterable[int], until_ms: int) -> None:
-    """Try those that could not be deleted after the others."""
+    """Let the next attempt to delete these logs wait until `until_ms`."""
     for chunk in chunks(run_ids):
         later = update(StoredLog).where(
             StoredLog.run_id.in_(chunk), StoredLog.delete_at.is_not(None)
@@ -128,6 +128,6 @@ def postpone(session: Session, run_ids: Iterable[int], until_ms: int) -> None:
 
 
 def with_parts(session: Session, run_ids: Iterable[int]) -> list[LogRow]:
-    """Return those of these logs that are stored as a whole, and of which parts are left."""
+    """Return which of these logs are stored as a whole but still have parts."""
     rows = by_runs(session, run_ids).values()
     return [row for row in rows if row.parts and row.state == LogState.STORED]

@@ -147,7 +147,7 @@ def mark_sent(session: Session, run_ids: Sequence[int], *, node: str, now_ms: in
 
 
 def rewrite(session: Session, run_id: int) -> None:
-    """Write a run's row unchanged: if this fails, the database takes no writes at all."""
+    """Write a run's row unchanged; if this fails, the database takes no writes at all."""
     session.execute(update(Run).where(Run.id == run_id).values(status=Run.status))
 
 
