@@ -1,4 +1,4 @@
-"""Converts messages and catalogues to JSON and back, and refuses whatever is neither.
+"""Converts messages and catalogues to JSON and back, and refuses everything else.
 
 Several triggers for one boot can share a message, and are then confirmed, returned and redelivered
 together. Each is encoded by itself, so an unreadable one does not affect the others.

@@ -1,7 +1,7 @@
 """Where Warren may call on others' behalf: webhooks, `warren.http`, executors of the gateway. Pure.
 
-What counts is the address that is connected to, whatever a name resolved to before. Some addresses
-are never called, whatever is listed: above all the metadata services of clouds.
+The address of the connection decides, whatever a name resolved to before. Some addresses are never
+called, whatever is listed: above all the metadata services of clouds.
 """
 
 import re
@@ -142,7 +142,7 @@ def _item(text: str) -> _Item:
 
 
 def _meant(ip: IpAddress) -> list[IpAddress]:
-    """Return an address and those that it carries; of a mapped one, only what it carries."""
+    """Return an address and those embedded in it; for a mapped one, only the embedded one."""
     if isinstance(ip, IPv4Address):
         return [ip]
     if ip.ipv4_mapped is not None:

@@ -24,7 +24,7 @@ class BrokerUnavailable(BrokerError):
 
 
 class QueueUnavailable(BrokerUnavailable):
-    """The node of a cluster that holds a queue is down; its messages are there again with it."""
+    """The cluster node that holds a queue is down; its messages come back with it."""
 
 
 class TopologyError(BrokerError):

@@ -91,7 +91,7 @@ def pack(
 ) -> int:
     """Write `size` bytes of a log in blocks; return how many bytes were written.
 
-    They are those from the file's position on, which is `begins_at`. `between` is called after each
+    It reads from the file's position on, which is `begins_at`. `between` is called after each
     block.
 
     Raises:

@@ -1,7 +1,7 @@
 """A log store in a shared folder, as executors write to it.
 
-A file is written under another name first, so that nobody reads a part of it. A file system that is
-not mounted leaves an empty folder behind, which has no mark; nothing is written there.
+A file is first written under another name, so that nobody reads an incomplete one. A file system
+that is not mounted leaves an empty folder without Warren's mark; nothing is written there.
 """
 
 import contextlib

@@ -1,8 +1,8 @@
 """The lines of a run's log, read a piece at a time from any file of bytes: on disk or in a store.
 
-Notes say when a log grew: each line of them is `size milliseconds`, the log's size at that time.
-What was written after the last note is as old as the log's last change. Notes that are as long as
-they may be end with `full`. A log without notes is that of a short run.
+Notes say when a log grew: each of their lines is `size milliseconds`, the log's size at that time.
+What was written after the last note is as old as the log's last change. Notes that have reached
+their maximum length end with `full`. Only the logs of short runs have no notes.
 
 Lines are shown as a terminal leaves them.
 """

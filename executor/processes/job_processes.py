@@ -105,7 +105,7 @@ class ProcessChannel:
                 return
 
     def close(self) -> None:
-        """Read what a process that is gone has left in the channel, and close it."""
+        """Read what a dead process has left in the channel, and close it."""
         while self._on_readable():
             pass
         self._loop.remove_reader(self._file)
@@ -194,7 +194,7 @@ class SlotRun:
 
     @property
     def owner(self) -> Owner | None:
-        """Whom its process serves; None for a script."""
+        """What its process serves; None for a script."""
         return None if self.command else Owner.of(self.trigger, self.use)
 
     @property
@@ -283,12 +283,12 @@ class JobProcess:
         self.runs_begun += 1
 
     def keep(self, call: frames.Call) -> None:
-        """Tell a run that what it has called is kept."""
+        """Tell a run that its call is stored."""
         kept = frames.Kept(run_id=call.run_id, number=call.number)
         self._channel.send(frames.encode_line(kept))
 
     def tell(self, state: frames.CallState) -> None:
-        """Tell a run how what it has called has ended."""
+        """Tell a run how the run that it called has ended."""
         self._channel.send(frames.encode_line(state))
 
     def read(self) -> None:
@@ -425,7 +425,7 @@ class EarlyRuns:
         return note
 
     def release_note(self, note: int | None) -> None:
-        """Take back the note of a process that is gone."""
+        """Take back the note of a dead process."""
         if note is not None:
             self._free.append(note)
 
@@ -444,7 +444,7 @@ class EarlyRuns:
     def give(
         self, process: JobProcess, run: SlotRun, followers: Sequence[SlotRun], *, left: int
     ) -> None:
-        """Give an idle process its next run and, if it can note them, others to go on with.
+        """Give an idle process its next run and, if it can note them, others to continue with.
 
         The process may have `left` more runs after this one; its last run is given alone.
         """
@@ -504,7 +504,7 @@ class EarlyRuns:
         return batch is None or batch.has_begun(run.trigger.run_id, batch.begun())
 
     def never_began(self, process: JobProcess) -> bool:
-        """Whether a dead process had not begun its run; take back the others that it had not."""
+        """Return whether a dead process had not begun its run; take back the others not begun."""
         batch = process.batch
         if batch is None or process.run is None:
             return process.died_idle
@@ -533,7 +533,7 @@ class EarlyRuns:
             self._take_back(process, batch, batch.head)  # it has answered all that it began
 
     def _take_back(self, process: JobProcess, batch: Batch, noted: int) -> None:
-        """Take back the runs that have not begun, if `noted` is the last one that has."""
+        """Take back the runs that have not begun; `noted` is the last one that has."""
         run = process.run
         for run_id in batch.take_back(None if run is None else run.trigger.run_id, noted):
             back = self._runs.pop(run_id, run)
@@ -666,7 +666,7 @@ class IdleProcesses:
         return process
 
     def take_least_useful(self, last_idle: float) -> JobProcess | None:
-        """Remove and return the one whose end costs least.
+        """Remove and return the process whose end costs least.
 
         It makes room for a job whose process was last idle then. That is the longest idle one if it
         has idled since before that; otherwise the newest that has served a single run, if any.

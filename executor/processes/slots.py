@@ -400,7 +400,7 @@ class Slots(SlotPool):
     def _make_idle(self, process: JobProcess) -> None:
         """Let a process idle after its run; end the least useful one if there are too many.
 
-        One with old code ends.
+        A process with old code ends.
         """
         process.run = None
         self._early_runs.end(process)

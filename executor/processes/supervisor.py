@@ -121,7 +121,7 @@ class ZygoteLink:
     ) -> None:
         """Send a frame, with a job process's end of its channel, which is closed once sent.
 
-        With that goes the file of its begin note, which stays open.
+        The file of its begin note is sent along, and stays open.
         """
         self._unsent.append((frames.encode(frame), channel, note))
         self._send_more()
@@ -237,7 +237,7 @@ class Successor:
         self._link.listen(self._take, self._on_death)
 
     def cancel(self) -> None:
-        """End it: what it imports is out of date."""
+        """End it, because what it imports is out of date."""
         self._is_over = True
         self._link.kill()
 
@@ -266,7 +266,7 @@ class _Retired:
 
 
 class RetiredZygotes:
-    """Zygotes that fork no more, until the last of their job processes has exited."""
+    """Zygotes that no longer fork, until the last of their job processes has exited."""
 
     def __init__(
         self,
