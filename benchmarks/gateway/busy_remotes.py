@@ -1,8 +1,9 @@
 """Executors of XXL-JOB's protocol that are busy: `… GATEWAYS APP TOKEN COUNT SECONDS REGISTER`.
 
 GATEWAYS are URLs separated by commas. As xxl-job-core does, each executor registers at the first
-that accepts it, has one run of a job at a time, and repeats a result until a gateway takes it. A
-run takes SECONDS; an executor registers every REGISTER seconds. The id of each run goes to the file
+that accepts it, and has one run of a job at a time. Results go at once; those of a call that was
+refused are repeated together until a gateway takes them, and hold up no others. A run takes
+SECONDS; an executor registers every REGISTER seconds. The id of each run goes to the file
 BENCH_STARTS when its call arrives.
 """
 
@@ -10,6 +11,7 @@ import asyncio
 import json
 import os
 import sys
+import time
 from collections import defaultdict
 from typing import Any
 
@@ -82,19 +84,21 @@ class BusyRemote:
             await asyncio.sleep(self._register_seconds)
 
     async def _call_back(self) -> None:
-        wait = 0.02
+        refused: list[list[dict[str, Any]]] = []
+        repeat_at = 0.0
         while True:
-            await asyncio.sleep(wait)
-            wait = 0.02
-            ended = list(self._ended)
-            results = [
-                {"logId": one, "logDateTim": 0, "handleCode": 200, "handleMsg": "done"}
-                for one in ended
-            ]
-            if ended and await self._is_taken("callback", results):
-                del self._ended[: len(ended)]
-            elif ended:
-                wait = REPEAT_SECONDS
+            await asyncio.sleep(0.02)
+            if self._ended:
+                results = [
+                    {"logId": run, "logDateTim": 0, "handleCode": 200, "handleMsg": "done"}
+                    for run in self._ended
+                ]
+                self._ended.clear()
+                if not await self._is_taken("callback", results):
+                    refused.append(results)
+            if refused and time.monotonic() >= repeat_at:
+                refused = [each for each in refused if not await self._is_taken("callback", each)]
+                repeat_at = time.monotonic() + REPEAT_SECONDS
 
     async def _is_taken(self, name: str, value: Any) -> bool:
         for gateway in self._gateways:
