@@ -73,6 +73,7 @@ def test_password_is_one_line_of_standard_input(folder: Folder) -> None:
         "apps": [],
         "may_edit_scripts": True,
         "disabled": False,
+        "identity": "",
     }
 
 

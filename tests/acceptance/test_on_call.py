@@ -62,7 +62,7 @@ def test_what_was_skipped_last_night_and_why_is_one_click(home: Page) -> None:
     expect(home.get_by_text("Due times of 8 jobs were skipped.")).to_be_visible()
     row = home.locator("[data-row]", has=home.get_by_role("link", name="load-items", exact=True))
     expect(row.locator(".why")).to_have_text(
-        "1 skipped: no scheduler could send it in time; policy skip"
+        "1 skipped: no scheduler could send it in time; its job skips what it missed"
     )
     row.get_by_role("link", name="load-items", exact=True).click()
 

@@ -58,7 +58,7 @@ def test_everything_that_does_not_fit_is_told_at_once_and_nothing_is_planned(des
     refused = desk.warren(*TRIGGER, *given, status=1)
 
     assert (
-        refused.stderr == 'error: expected day to be date, got: "soon"; expected parts to keep '
+        refused.stderr == 'error: expected day to be date, got: "soon"; expected parts to satisfy '
         "minimum 1, got: 0; expected code to be string, got: 7\n"
     )
     assert desk.listed("runs", "list", "--json") == []

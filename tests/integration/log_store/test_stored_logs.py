@@ -238,6 +238,4 @@ def test_parts_are_deleted_once_the_whole_log_is_stored(
 
     rows.wait_stored(run_id)
     eventually(lambda: len(s3.objects) == 1)
-    row = rows.find(run_id)
-    assert row is not None
-    assert row.parts == 0
+    eventually(lambda: (row := rows.find(run_id)) is not None and row.parts == 0)
