@@ -258,7 +258,7 @@ def _scheduler_unwell(news: SchedulerUnwell, _context: MessageContext) -> tuple[
     if any(issue.stops_sending for issue in known):
         lines.append("Until then, runs wait as rows, unless another scheduler can send them.")
     if SelfIssue.SERVER in known:
-        lines.append("Set that server read-only, or let it follow the new one.")
+        lines.append("Set that server read-only, or make it a replica of the new one.")
     troubles = ", ".join(news.problems)
     subject = f"{news.app}: scheduler {news.node} reports trouble: {troubles}"
     return subject, "\n".join(lines)
