@@ -186,13 +186,14 @@ def declare_exchanges(channel: Any) -> None:
         channel.exchange_declare(name, exchange_type=kind, durable=True)
 
 
-def declare_queue(channel: Any, queue: Queue) -> None:
+def declare_queue(channel: Any, queue: Queue, **options: Any) -> None:
     """Declare and bind a queue without waiting: errors close the channel."""
     channel.queue_declare(
         queue.name,
         durable=not queue.exclusive,
         exclusive=queue.exclusive,
         arguments=arguments_of(queue),
+        **options,
     )
     for exchange in filter(None, (queue.exchange, queue.asked_through)):
         for routing_key in queue.routing_keys:

@@ -375,7 +375,17 @@ class Subscription:
         """Declare and bind the queue again; what is delivered already stays."""
         channel = self._channel
         if isinstance(self._want, Queue) and channel is not None and channel.is_open:
-            declare_queue(channel, self._want)
+            declare_queue(channel, self._want, callback=self._on_declared_again)
+
+    def _on_declared_again(self, frame: Any) -> None:
+        """Start over if the queue is a new one, which has no consumer.
+
+        A cluster that loses a node may forget a queue without telling its consumer: one that was
+        declared anew while the cluster removed what had been on that node.
+        """
+        if self.is_active and frame.method.consumer_count == 0:
+            log.warning("queue_replaced", queue=self.queue)
+            self._on_cancelled(frame)
 
     @property
     def is_idle(self) -> bool:

@@ -41,6 +41,12 @@ QUEUE_PROCESSES = (
     '[begin {ok, Queue} = rabbit_amqqueue:lookup(rabbit_misc:r(<<"/">>, queue, Name)), '
     "sys:%s(amqqueue:get_pid(Queue)) end || Name <- [%s]]."
 )
+#: Makes RabbitMQ forget a queue, whose process and consumer live on; the first is for 3.x.
+FORGET_QUEUE = (
+    'Name = rabbit_misc:r(<<"/">>, queue, <<"%s">>), {ok, Queue} = rabbit_amqqueue:lookup(Name), '
+    'case catch rabbit_amqqueue:internal_delete(Name, <<"test">>) of '
+    "{'EXIT', _} -> rabbit_amqqueue:internal_delete(Queue, <<\"test\">>); _ -> ok end."
+)
 
 
 def order(broker: PrivateRabbit, verb: str, *queues: Queue) -> None:
@@ -224,6 +230,27 @@ def test_consumer_counts_its_connections_and_voids_the_tags_of_old_ones(
     assert again.redelivered
     consumer.close()
     assert transport.admin("b").count_messages(RUN.name) == 1
+
+
+def test_a_queue_that_the_broker_forgot_is_consumed_again_once_it_is_declared_again(
+    own_rabbitmq: PrivateRabbit, transport: AmqpTransport
+) -> None:
+    publisher = ready_publisher(transport)
+    consumer = transport.consumer("c", [OTHER], prefetch=1)
+    eventually(lambda: consumer.is_ready)
+    own_rabbitmq.evaluate(FORGET_QUEUE % OTHER.name)
+    lost = publisher.publish([replace(message(), routing_key=OTHER.routing_keys[0])])
+    assert lost.wait(30) == [Confirm.RETURNED]
+
+    consumer.declare_again()
+
+    def arrives() -> bool:
+        again = replace(message(), routing_key=OTHER.routing_keys[0])
+        return publisher.publish([again]).wait(30) == [Confirm.CONFIRMED] and bool(
+            consumer.take(1, 1)
+        )
+
+    eventually(arrives)
 
 
 def test_memory_alarm_holds_publishing_back_and_nothing_else(
