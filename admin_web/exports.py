@@ -235,7 +235,8 @@ class ListFiles:
             session: Session, place: str | None, limit: int
         ) -> tuple[Sequence[Row], str | None]:
             asked = replace(wanted, after=place or "", limit=limit)
-            page, linked = users.filtered(session, asked), identities.subjects(session)
+            page = users.filtered(session, asked)
+            linked = identities.subjects(session, (user.id for user, _ in page))
             rows = [
                 {
                     "id": user.id,

@@ -261,10 +261,9 @@ class UserPages:
         if exports.is_asked():
             return ListFiles(self._services).users(wanted)
         read = self._services.database.read
-        rows, linked = read(
-            lambda session: (users.filtered(session, wanted), identities.subjects(session))
-        )
-        names = self._apps()
+        rows, names = read(lambda session: users.filtered(session, wanted)), self._apps()
+        user_ids = [row.user.id for row in rows]
+        linked = read(lambda session: identities.subjects(session, user_ids))
         return render_template(
             "pages/users.html",
             form=form,

@@ -5,14 +5,14 @@ When to read a user's groups again is stored with the identity.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import delete, exists, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.accounts.users import Rights, rights_of, stored_apps
-from warren.sql.batch import modify
+from warren.sql.batch import chunks, modify
 from warren.sql.models import ApiToken, GroupRule, Identity, SignIn, User
 from warren.sql.rows import fetch, query
 
@@ -56,9 +56,15 @@ def of_user(session: Session, user_id: int) -> Identity | None:
     return session.execute(statement).scalar_one_or_none()
 
 
-def subjects(session: Session) -> dict[int, str]:
-    """Return what the provider calls each linked user, by the user's id."""
-    return dict(session.execute(select(Identity.user_id, Identity.subject)).all())
+def subjects(session: Session, user_ids: Iterable[int]) -> dict[int, str]:
+    """Return what the provider calls those of these users who are linked, by the user's id."""
+    return {
+        user_id: subject
+        for chunk in chunks(sorted(user_ids))
+        for user_id, subject in session.execute(
+            select(Identity.user_id, Identity.subject).where(Identity.user_id.in_(chunk))
+        )
+    }
 
 
 def all_linked(session: Session) -> Sequence[LinkedUser]:

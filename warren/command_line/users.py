@@ -88,13 +88,14 @@ def enable(settings: Settings, name: str) -> None:
 def list_users(settings: Settings, as_json: bool) -> None:
     """Show the users and what they may do."""
     with open_database(settings) as database:
-        rows, linked, names = database.read(
+        rows, names = database.read(
             lambda session: (
                 users_table.listing(session),
-                identities.subjects(session),
                 {app_id: name for name, app_id in apps.ids_by_name(session).items()},
             )
         )
+        user_ids = [user.id for user in rows]
+        linked = database.read(lambda session: identities.subjects(session, user_ids))
     shown = [user_view(user, names, linked) for user in rows]
     if as_json:
         for user in shown:
