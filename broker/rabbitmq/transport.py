@@ -383,7 +383,8 @@ class Subscription:
         A cluster that loses a node may forget a queue without telling its consumer: one that was
         declared anew while the cluster removed what had been on that node.
         """
-        if self.is_active and frame.method.consumer_count == 0:
+        is_meant_to_read = self.is_active and not self._is_cancelling
+        if is_meant_to_read and frame.method.consumer_count == 0:
             log.warning("queue_replaced", queue=self.queue)
             self._on_cancelled(frame)
 
