@@ -11,7 +11,6 @@ import asyncio
 import json
 import os
 import sys
-import time
 from collections import defaultdict
 from typing import Any
 
@@ -39,6 +38,8 @@ class BusyRemote:
         self._runs: dict[int, list[int]] = defaultdict(list)
         self._tasks: set[asyncio.Task[None]] = set()
         self._ended: list[int] = []
+        #: The results of each call that no gateway took.
+        self._refused: list[list[dict[str, Any]]] = []
 
     async def serve(self) -> None:
         """Open a port, register it and call back for ever."""
@@ -48,7 +49,8 @@ class BusyRemote:
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         port = runner.addresses[0][1]
-        await asyncio.gather(self._register(f"http://127.0.0.1:{port}/"), self._call_back())
+        url = f"http://127.0.0.1:{port}/"
+        await asyncio.gather(self._register(url), self._call_back(), self._repeat())
 
     async def _answer(self, request: web.Request) -> web.Response:
         body = json.loads(await request.read() or b"{}")
@@ -84,21 +86,24 @@ class BusyRemote:
             await asyncio.sleep(self._register_seconds)
 
     async def _call_back(self) -> None:
-        refused: list[list[dict[str, Any]]] = []
-        repeat_at = 0.0
         while True:
             await asyncio.sleep(0.02)
-            if self._ended:
-                results = [
-                    {"logId": run, "logDateTim": 0, "handleCode": 200, "handleMsg": "done"}
-                    for run in self._ended
-                ]
-                self._ended.clear()
-                if not await self._is_taken("callback", results):
-                    refused.append(results)
-            if refused and time.monotonic() >= repeat_at:
-                refused = [each for each in refused if not await self._is_taken("callback", each)]
-                repeat_at = time.monotonic() + REPEAT_SECONDS
+            if not self._ended:
+                continue
+            results = [
+                {"logId": run, "logDateTim": 0, "handleCode": 200, "handleMsg": "done"}
+                for run in self._ended
+            ]
+            self._ended.clear()
+            if not await self._is_taken("callback", results):
+                self._refused.append(results)
+
+    async def _repeat(self) -> None:
+        while True:
+            await asyncio.sleep(REPEAT_SECONDS)
+            for results in list(self._refused):
+                if await self._is_taken("callback", results):
+                    self._refused.remove(results)
 
     async def _is_taken(self, name: str, value: Any) -> bool:
         for gateway in self._gateways:
