@@ -68,6 +68,9 @@ def test_a_skeleton_stands_for_the_rows_to_come_and_nothing_moves_when_they_do(
     rows, skeleton = page.locator(".spans tbody tr"), page.locator(".skeleton")
     expect(rows).to_have_count(3)
     expect(skeleton).to_be_visible()
+    # Before both its style sheets have come, a place on the page says nothing.
+    expect(page.locator("body")).to_have_css("margin", "0px")
+    expect(skeleton).to_have_css("min-width", "640px")
     came = rows.nth(2).bounding_box()
     place = skeleton.bounding_box()
     held.go.set()
