@@ -167,6 +167,7 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, help="another number of jobs")
     arguments.add_argument("--runs", type=int, help="another number of runs")
     arguments.add_argument("--apps", type=int, help="another number of apps")
+    arguments.add_argument("--pages", default="", help="only pages with this in their name")
     databases.add_option(arguments)
     given = arguments.parse_args()
     usual = QUICK if given.quick else FULL
@@ -178,10 +179,10 @@ def main() -> None:
     ):
         amounts = f"{size.jobs:,} jobs of {size.apps} apps and {size.runs:,} runs"
         print(own.facts(), amounts, sep="\n", flush=True)
-        _measure(own, size, rounds)
+        _measure(own, size, rounds, given.pages)
 
 
-def _measure(own: Servers, size: Size, rounds: int) -> None:
+def _measure(own: Servers, size: Size, rounds: int, part: str) -> None:
     if size.runs >= FULL.runs:
         own.measured.take_memory()
     url = own.database.create_database()
@@ -199,7 +200,8 @@ def _measure(own: Servers, size: Size, rounds: int) -> None:
         for name, pages in (("admin", (*PAGES, *MORE)), ("operator", PAGES)):
             visitor = Visitor(address, name)
             for page in pages:
-                _print(f"{page.name} ({name})", list(_times(visitor, page.path, places)))
+                if part in page.name:
+                    _print(f"{page.name} ({name})", list(_times(visitor, page.path, places)))
     finally:
         console.end()
 

@@ -426,6 +426,8 @@ def _check_year(field: Field) -> None:
 
 #: The most matching runs that are counted or acted on, and the most that are read for that.
 MAX_RUNS, MAX_READ = 10_000, 50_000
+#: The most failures that the page of errors groups; its files have groups of MAX_RUNS.
+MAX_GROUPED = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -464,8 +466,8 @@ class RunFinder:
             lambda session: run_search.sweep(session, wanted, most=MAX_RUNS, looked_at=MAX_READ)
         )
 
-    def errors(self, asked: Asked) -> ErrorGroups:
-        """Return the runs that match a valid form, up to a limit, in groups.
+    def errors(self, asked: Asked, *, most: int) -> ErrorGroups:
+        """Return the newest runs that match a valid form, `most` at most, in groups.
 
         Without a state, these are the failures whose due time has not succeeded since.
         """
@@ -473,7 +475,7 @@ class RunFinder:
         if not wanted.statuses:
             wanted = replace(wanted, statuses=FAILURES, unresolved=True)
         return self._database.read(
-            lambda session: error_groups.read(session, wanted, most=MAX_RUNS, looked_at=MAX_READ)
+            lambda session: error_groups.read(session, wanted, most=most, looked_at=MAX_READ)
         )
 
     def count(self, asked: Asked) -> RunCount:

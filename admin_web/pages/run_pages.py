@@ -16,6 +16,7 @@ from warren.admin_web.exports import ListFiles
 from warren.admin_web.flows import run_graph
 from warren.admin_web.forms.console_form import NO_TIME, sent_once
 from warren.admin_web.forms.run_filter import (
+    MAX_GROUPED,
     MAX_RUNS,
     PERIODS,
     Asked,
@@ -631,9 +632,9 @@ class RunErrorPages:
         if not asked.is_valid:
             nothing = ErrorGroups(groups=[], runs=0, is_all=True)
             return render_template("pages/runs_errors.html", **facts, errors=[], found=nothing), 422
-        error_groups = self._finder.errors(asked)
         if exports.is_asked():
-            return self._file(error_groups.groups)
+            return self._file(self._finder.errors(asked, most=MAX_RUNS).groups)
+        error_groups = self._finder.errors(asked, most=MAX_GROUPED)
         first = error_groups.groups[:GROUPS]
 
         def read(session: Session) -> tuple[list[DetailedRun], dict[int, JobOnBoard]]:

@@ -247,7 +247,7 @@ class RunLimits:
 
     sampled: int = timeline.SAMPLE_LIMIT
     of_job: int = ROW_RUNS
-    of_apps: int = 4_000
+    of_apps: int = 2_400
 
 
 class Grouping(StrEnum):
@@ -437,10 +437,10 @@ class TimelineReader:
             sums[row.quarter_at].update(good=row.succeeded, bad=row.failed, skipped=row.skipped)
         until_ms = min(window.until_ms, window.now_ms + HOUR_MS)
         if window.now_ms < until_ms:
-            ahead = timeline.next_ticks(
-                self.session, app_ids, from_ms=window.now_ms, to_ms=until_ms, limit=1
+            ahead = timeline.due_per_minute(
+                self.session, app_ids, from_ms=window.now_ms, to_ms=until_ms
             )
-            for minute, number in ahead.per_minute.items():
+            for minute, number in ahead.items():
                 sums[quarter_of(window.now_ms + minute * MINUTE_MS)]["ahead"] += number
         most = max(
             (max(one["good"] + one["ahead"], one["bad"]) for one in sums.values()), default=0

@@ -3,7 +3,6 @@
 All queries use an index and have a limit; the results show what was left out.
 """
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
@@ -197,13 +196,27 @@ def next_ticks(
     session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int, limit: int
 ) -> NextTicks:
     """Return the jobs whose next tick is in [from, to]; the `limit` first ones with their names."""
-    rows = session.execute(_due(from_ms, to_ms)).all()
-    mine = [(job_id, at) for job_id, app_id, at in rows if app_ids is None or app_id in app_ids]
+    first = first_due(session, app_ids, from_ms=from_ms, to_ms=to_ms, limit=limit)
     return NextTicks(
-        first=_named(session, [job_id for job_id, _ in mine[:limit]]),
-        per_minute=Counter((at - from_ms) // MINUTE_MS for _, at in mine),
-        seen_until_ms=rows[-1][2] if len(rows) == MAX_JOBS else None,
+        first=_named(session, first.job_ids),
+        per_minute=due_per_minute(session, app_ids, from_ms=from_ms, to_ms=to_ms),
+        seen_until_ms=first.seen_until_ms,
     )
+
+
+def due_per_minute(
+    session: Session, app_ids: Collection[int] | None, *, from_ms: int, to_ms: int
+) -> dict[int, int]:
+    """Return how many jobs have their next tick in each minute after `from_ms` that has any.
+
+    Only the first MAX_JOBS are counted.
+    """
+    due = _due(from_ms, to_ms).subquery()
+    minute = ((due.c.next_tick_at - from_ms) // MINUTE_MS).label("minute")
+    counted = select(minute, func.count()).group_by("minute").order_by("minute")
+    if app_ids is not None:
+        counted = counted.where(due.c.app_id.in_(app_ids))
+    return {int(place): number for place, number in session.execute(counted)}
 
 
 def first_due(
@@ -235,7 +248,7 @@ def _due(from_ms: int, to_ms: int) -> Select[int, int, int]:
     return use_index(due, Job, BY_NEXT_TICK)
 
 
-def _named(session: Session, job_ids: list[int]) -> list[ScheduledJob]:
+def _named(session: Session, job_ids: Sequence[int]) -> list[ScheduledJob]:
     named = (
         query(ScheduledJob, Job, app=App.name)
         .join(App, App.id == Job.app_id)
