@@ -559,31 +559,30 @@ class TimelineReader:
         by_app: dict[str | None, list[SkipLine]] = defaultdict(list)
         for skip in skipped:
             by_app[skip.app].append(skip)
+        newest = timeline.of_apps(
+            self.session,
+            app_ids,
+            from_ms=self.window.from_ms - EARLIER_MS,
+            until_ms=self.window.until_ms,
+            limit=max(self.limits.of_job, self.limits.of_apps // max(len(app_ids), 1)),
+        )
+        sampled: dict[int, list[RunFacts]] = defaultdict(list)
+        for run in seen.runs:
+            sampled[run.app_id].append(run)
         return [
             self._of_app(
                 app_id,
                 names[app_id],
-                self._runs_of_app(
-                    app_id, seen, max(self.limits.of_job, self.limits.of_apps // len(app_ids))
+                _with_sample(
+                    {run.id: run for run in (*own.runs, *sampled[app_id])},
+                    own.complete_from_ms,
+                    seen,
                 ),
                 jobs,
                 by_app[names[app_id]],
             )
-            for app_id in app_ids
+            for app_id, own in newest.items()
         ]
-
-    def _runs_of_app(self, app_id: int, seen: Sample, limit: int) -> Sample:
-        """Return the app's newest runs and, of earlier ones, what is in the sample."""
-        newest = timeline.of_app(
-            self.session,
-            app_id,
-            from_ms=self.window.from_ms - EARLIER_MS,
-            until_ms=self.window.until_ms,
-            limit=limit,
-        )
-        mine = (run for run in seen.runs if run.app_id == app_id)
-        both = {run.id: run for run in (*newest.runs, *mine)}
-        return _with_sample(both, newest.complete_from_ms, seen)
 
     def _of_app(
         self,

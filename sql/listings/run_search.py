@@ -246,7 +246,10 @@ def sweep(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> 
     seen = 0
     is_known_to_index = is_along_partitions(wanted) or not wanted.statuses
     is_exact = is_known_to_index and not has_rest(wanted)
-    rows = min(MAX_SWEEP_ROWS, most + 1) if is_exact else MAX_SWEEP_ROWS
+    # Equal batches, so that the last one reads little beyond `most`.
+    rows = -(-(most + 1) // -(-(most + 1) // MAX_SWEEP_ROWS))
+    if not is_exact:
+        rows = max(rows, MAX_SWEEP_ROWS // 2)
     for runs in _batches(session, wanted, rows):
         if seen >= looked_at:
             return SweepResult(run_ids=list(chosen), is_all=False)

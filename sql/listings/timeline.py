@@ -3,13 +3,14 @@
 All queries use an index and have a limit; the results show what was left out.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from sqlalchemy import Select, func, literal, select, union_all
 from sqlalchemy.orm import Session
 
+from warren.sql.batch import chunks
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import MINUTE_MS
 from warren.sql.jobs.job_rows import ScheduledJob
@@ -79,21 +80,34 @@ def of_jobs(
     return fetch(session, RunFacts, union_all(*(select(runs) for runs in by_job)))  # type: ignore[arg-type]
 
 
-def of_app(session: Session, app_id: int, *, from_ms: int, until_ms: int, limit: int) -> Sample:
-    """Return the newest runs of an app that are due in a span, at least `limit` if there are more.
+def of_apps(
+    session: Session, app_ids: Iterable[int], *, from_ms: int, until_ms: int, limit: int
+) -> dict[int, Sample]:
+    """Return each app's newest runs that are due in a span, at least `limit` if there are more.
 
     It reads up to `limit` runs of each status.
     """
-    wanted = RunSelection(
-        statuses=frozenset(RunStatus),
-        app_ids=[app_id],
-        since_ms=from_ms,
-        until_ms=until_ms,
-        sizes=ReadSizes(all_rows=limit * len(RunStatus)),
-    )
-    walk = newest_runs.read(session, wanted, limit=limit)
-    runs = _by_ids(session, [run.id for _, run in walk.rows])
-    return Sample(runs=runs, complete_from_ms=walk.end[0] if walk.end else None)
+    walks = {
+        app_id: newest_runs.read(
+            session,
+            RunSelection(
+                statuses=frozenset(RunStatus),
+                app_ids=[app_id],
+                since_ms=from_ms,
+                until_ms=until_ms,
+                sizes=ReadSizes(all_rows=limit * len(RunStatus)),
+            ),
+            limit=limit,
+        )
+        for app_id in app_ids
+    }
+    runs: dict[int, list[RunFacts]] = {app_id: [] for app_id in walks}
+    for run in _by_ids(session, [run.id for walk in walks.values() for _, run in walk.rows]):
+        runs[run.app_id].append(run)
+    return {
+        app_id: Sample(runs=runs[app_id], complete_from_ms=walk.end[0] if walk.end else None)
+        for app_id, walk in walks.items()
+    }
 
 
 def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, ScheduledJob]:
@@ -108,10 +122,12 @@ def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, Schedul
     return {job.id: job for job in fetch(session, ScheduledJob, named)}
 
 
-def _by_ids(session: Session, run_ids: Sequence[int]) -> list[RunFacts]:
-    if not run_ids:
-        return []
-    return fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(run_ids)))
+def _by_ids(session: Session, run_ids: Iterable[int]) -> list[RunFacts]:
+    return [
+        run
+        for chunk in chunks(run_ids)
+        for run in fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(chunk)))
+    ]
 
 
 #: The most runs of one day that are examined, the latest ones.
