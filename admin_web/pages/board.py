@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from flask import render_template, request, url_for
@@ -258,9 +259,12 @@ class BoardPages:
         )
         if page.chosen is None:
             self._fill(session, scope, page)
-        else:
-            jobs = board_view.of_event(session, known.actor, event_id, now_ms=now_ms, limit=PAGE)
-            page.rows = self._rows(session, jobs)
+            return page
+        jobs = board_view.of_event(
+            session, known.actor, event_id, now_ms=now_ms, limit=PAGE + 1, place=_place()
+        )
+        page.rows = self._rows(session, jobs[:PAGE])
+        page.more_url = _more_url(jobs, event=event_id)
         return page
 
     def _fill(self, session: Session, scope: BoardScope, page: Page) -> None:
@@ -275,11 +279,12 @@ class BoardPages:
                 page.more_url = f"{url_for('board.show')}?from={place + MAX_JOBS}"
             return
         if page.tab == "recovered":
-            rows = board.recovered(session, scope, since_ms=now_ms - DAY_MS, limit=PAGE)
+            rows = board.recovered(
+                session, scope, since_ms=now_ms - DAY_MS, limit=PAGE + 1, place=place
+            )
         else:
             rows = board.everyone(session, scope, limit=PAGE + 1, place=place)
-            if len(rows) > PAGE:
-                page.more_url = f"{url_for('board.show', tab=page.tab)}&from={place + PAGE}"
+        page.more_url = _more_url(rows, tab=page.tab)
         page.rows = self._rows(session, [job_state(row, now_ms) for row in rows[:PAGE]])
 
     def _rows(self, session: Session, states: Sequence[JobOnBoard]) -> list[Row]:
@@ -450,6 +455,13 @@ _TROUBLE_WORDS = {
 def _place() -> int:
     """Return how many jobs are on the pages before this one."""
     return min(max(0, request.args.get("from", 0, type=int)), MAX_PLACE)
+
+
+def _more_url(found: Sequence[object], **choice: Any) -> str:
+    """Return the URL of the page after this one, of those with a choice; empty for the last."""
+    if len(found) <= PAGE:
+        return ""
+    return f"{url_for('board.show', **choice)}&from={_place() + PAGE}"
 
 
 def _ms(instant: datetime | None) -> int:

@@ -141,7 +141,9 @@ def read(
     troubled = sum(number for trouble, number in counts.items() if trouble is not Stored.NONE)
     filled = fill.read(session)
     says = clock or Clock()
-    sentence = _sentence(failing, total, shared, rows, says)
+    # Those that fail come before all others, but only on the first page.
+    worst = rows if not place else board.in_trouble(session, scope, limit=1)
+    sentence = _sentence(failing, total, shared, worst, says)
     details = [*_details(counts, recovered), *_filling(filled)]
     shown = Board(
         at=Instant.of(now_ms),
@@ -353,9 +355,12 @@ def _together(one: EventRow, other: EventRow) -> EventRow:
 
 
 def of_event(
-    session: Session, actor: Actor, event_id: int, *, now_ms: int, limit: int
+    session: Session, actor: Actor, event_id: int, *, now_ms: int, limit: int, place: int = 0
 ) -> list[JobOnBoard]:
-    """Return the jobs that an event of the last day hit, the worst first; none of unknown ones."""
+    """Return the jobs that an event of the last day hit, the worst first; none of unknown ones.
+
+    `place` is how many of them are passed over.
+    """
     scope = scope_of(actor)
     rows = whole_events(board.events(session, scope.app_ids, since_ms=now_ms - DAY_MS))
     event = next((row for row in rows if row.id == event_id), None)
@@ -373,19 +378,20 @@ def of_event(
         hit = board.names_limit(event.subject, event.app_id)
     else:
         hit = board.is_enabled_in(event.app_id)
-    found = board.of_jobs_where(session, scope, hit, limit=limit)
+    found = board.of_jobs_where(session, scope, hit, limit=limit, place=place)
     return [job_state(row, now_ms) for row in found]
 
 
 def _sentence(
-    failing: int, total: int, shared: Sequence[SharedError], rows: Sequence[BoardJob], clock: Clock
+    failing: int, total: int, shared: Sequence[SharedError], worst: Sequence[BoardJob], clock: Clock
 ) -> Reason:
     if not total:
         return Says.NO_JOBS()
-    if not failing:
+    # None: it has recovered since it was counted.
+    if not failing or not worst:
         return Says.FINE()
     if failing == 1:
-        facts = {"job": rows[0].job, "since": clock.short(rows[0].failing_since)}
+        facts = {"job": worst[0].job, "since": clock.short(worst[0].failing_since)}
         return Says.ONLY_FAILS(**facts) if total == 1 else Says.ONE_FAILS(total=total, **facts)
     if not shared:
         return Says.FAIL(n=failing, total=total)

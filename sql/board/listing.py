@@ -191,12 +191,14 @@ def in_trouble(
     return _in_order(session, ids.order_by(*order).limit(limit).offset(place))
 
 
-def recovered(session: Session, scope: BoardScope, *, since_ms: int, limit: int) -> list[BoardJob]:
+def recovered(
+    session: Session, scope: BoardScope, *, since_ms: int, limit: int, place: int
+) -> list[BoardJob]:
     """Return jobs that failed since then and no longer do, those that recovered last first."""
     failed = select(JobError.job_id).distinct().where(JobError.last_at >= since_ms)
     ids = _ids(scope).where(JobState.job_id.in_(failed), JobState.trouble.not_in(FAILING))
     newest = ids.order_by(JobState.newest_at.desc(), JobState.job_id)
-    return _in_order(session, newest.limit(limit))
+    return _in_order(session, newest.limit(limit).offset(place))
 
 
 def everyone(session: Session, scope: BoardScope, *, limit: int, place: int) -> list[BoardJob]:
@@ -311,11 +313,12 @@ def over_again(
 
 
 def of_jobs_where(
-    session: Session, scope: BoardScope, condition: ColumnElement[bool], *, limit: int
+    session: Session, scope: BoardScope, condition: ColumnElement[bool], *, limit: int, place: int
 ) -> list[BoardJob]:
     """Return the jobs of which a condition holds, those in trouble first."""
     order = (JobState.trouble, JobState.newest_at.desc(), Job.id)
-    return fetch(session, BoardJob, _jobs(scope).where(condition).order_by(*order).limit(limit))
+    wanted = _jobs(scope).where(condition).order_by(*order)
+    return fetch(session, BoardJob, wanted.limit(limit).offset(place))
 
 
 def had_error(error_key: str, *, since_ms: int, until_ms: int) -> ColumnElement[bool]:

@@ -1,0 +1,67 @@
+"""The board of a few jobs: its later pages, and jobs that have not run."""
+
+import re
+from typing import Any
+
+from sqlalchemy import insert
+
+from tests.support.console import Clock, Visit
+from tests.support.stored_rows import Rows
+from warren.scheduler.views.board_view import MAX_JOBS
+from warren.sql.board.job_states import Trouble
+from warren.sql.instants import HOUR_MS
+from warren.sql.models import JobError, JobState
+
+
+def store(rows: Rows, *states: JobState | JobError) -> None:
+    rows.database.write(lambda session: session.add_all(states))
+
+
+def jobs(rows: Rows, number: int, trouble: Trouble, **columns: Any) -> list[int]:
+    """Store jobs with the state that a scheduler would have stored; return their ids."""
+    ids = [rows.job(f"{trouble.name.lower()}-{place:03}") for place in range(number)]
+    states = [{"job_id": id_, "trouble": trouble.value} | columns for id_ in ids]
+    rows.database.write(lambda session: session.execute(insert(JobState), states))
+    return ids
+
+
+def names(page: str) -> list[str]:
+    return re.findall(r"data-open[^>]*>([^<]+)</a>", page)
+
+
+def test_a_later_page_names_the_only_job_that_fails(rows: Rows, admin: Visit, clock: Clock) -> None:
+    jobs(rows, 1, Trouble.FAILING, failing_since=clock.now - HOUR_MS, failing_count=3)
+    jobs(rows, MAX_JOBS, Trouble.SKIPPED, skipped_since=clock.now, skipped_count=1)
+
+    first, second, beyond = (admin.get(f"/?from={place}") for place in (0, MAX_JOBS, 5_000))
+
+    [sentence] = set(re.findall("<h1>(.+?)</h1>", first.text))
+    assert sentence.startswith("1 of 101 jobs fails: failing-000, since ")
+    assert f"<h1>{sentence}</h1>" in second.text
+    assert names(second.text) == ["skipped-099"]
+    assert f"<h1>{sentence}</h1>" in beyond.text
+
+
+def test_recovered_jobs_are_listed_a_page_at_a_time(rows: Rows, admin: Visit, clock: Clock) -> None:
+    ids = jobs(rows, MAX_JOBS + 1, Trouble.NONE, newest_at=clock.now)
+    at_ms = clock.now - HOUR_MS
+    errors = [
+        JobError(
+            job_id=id_,
+            error_key="k",
+            error_text="",
+            since_at=at_ms,
+            last_at=at_ms,
+            due_times=1,
+            run_id=1,
+        )
+        for id_ in ids
+    ]
+    store(rows, *errors)
+
+    first = admin.get("/?tab=recovered").text
+    [more] = re.findall(r'href="([^"]+)">More</a>', first)
+    second = admin.get(more.replace("&amp;", "&")).text
+
+    listed = names(first) + names(second)
+    assert len(listed) == len(set(listed)) == MAX_JOBS + 1
