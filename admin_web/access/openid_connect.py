@@ -11,6 +11,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
@@ -34,8 +35,14 @@ from authlib.oidc.core import CodeIDToken
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from joserfc import jwt
-from joserfc.errors import ExpiredTokenError, InvalidClaimError, InvalidKeyIdError, JoseError
-from joserfc.jwk import KeySet
+from joserfc.errors import (
+    BadSignatureError,
+    ExpiredTokenError,
+    InvalidClaimError,
+    InvalidKeyIdError,
+    JoseError,
+)
+from joserfc.jwk import JWKRegistry, KeySet
 from joserfc.jws import JWSRegistry
 
 from warren.admin_web.identity_provider import (
@@ -265,7 +272,7 @@ class OpenIDConnect:
     def _known_keys(self, *, instead_of: KeySet | None = None) -> KeySet:
         """Return the provider's keys, which are fetched every hour.
 
-        Instead of those in which one is missing, new ones are, unless they were within 10 s.
+        Instead of those that do not fit a token, new ones are, unless they were within 10 s.
 
         Raises:
             ProviderError: it gives none.
@@ -291,11 +298,15 @@ class OpenIDConnect:
             return self._keys
 
     def _fetched_keys(self, address: str) -> KeySet:
-        found = self._http.json("GET", address, _JSON)
-        try:
-            return KeySet.import_key_set(found)  # type: ignore[arg-type] # it is checked
-        except (JoseError, ValueError, TypeError, KeyError) as error:
-            raise ProviderError("the provider's keys cannot be read") from error
+        found = self._http.json("GET", address, _JSON).get("keys")
+        keys = []
+        for each in found if isinstance(found, list) else []:
+            # Others are of a kind that our library does not know; RFC 7517 has them ignored.
+            with suppress(JoseError, ValueError, TypeError, KeyError):
+                keys.append(JWKRegistry.import_key(each))
+        if not keys:
+            raise ProviderError("the provider's keys cannot be read")
+        return KeySet(keys)
 
     def _token(self, grant: str, **told: str) -> dict[str, Any]:
         """Return what the token endpoint answers; it has `error` if that refuses."""
@@ -328,7 +339,7 @@ class OpenIDConnect:
         try:
             try:
                 token = jwt.decode(text, keys, registry=registry)
-            except InvalidKeyIdError:
+            except (InvalidKeyIdError, BadSignatureError):  # a new key may have no name, or the old
                 token = jwt.decode(text, self._known_keys(instead_of=keys), registry=registry)
             claims = CodeIDToken(
                 token.claims,

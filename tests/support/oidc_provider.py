@@ -58,6 +58,9 @@ class Faults:
         unknown_key: ID tokens are signed with a key that it does not publish.
         is_unsigned: ID tokens have the algorithm `none`.
         no_keys: the service for keys is out of order.
+        no_user_info: the service for user info is.
+        odd_keys: published before the key that it signs with.
+        has_key_ids: keys and ID tokens name the key.
         is_away: it closes every connection without an answer.
         status: the status of every answer; 0 = as usual.
         delay_seconds: how long every answer takes.
@@ -80,6 +83,9 @@ class Faults:
     unknown_key: bool = False
     is_unsigned: bool = False
     no_keys: bool = False
+    no_user_info: bool = False
+    odd_keys: list[Any] = field(default_factory=list)
+    has_key_ids: bool = True
     is_away: bool = False
     status: int = 0
     delay_seconds: float = 0.0
@@ -182,12 +188,13 @@ class OidcProvider:
             self._closed.wait(self.faults.delay_seconds)
         if self.faults.status:
             return Answer(self.faults.status, "text/plain", "out of order")
-        if self.faults.no_keys and parts.path == KEYS:
+        broken = {KEYS: self.faults.no_keys, USER_INFO: self.faults.no_user_info}
+        if broken.get(parts.path):
             return Answer(503, "text/plain", "out of order")
         asked, form = _values(parts.query), _values(body)
         pages: dict[str, Callable[[], Answer]] = {
             DISCOVERY: lambda: _json(self._metadata()),
-            KEYS: lambda: _json({"keys": [self._key.as_dict(private=False)]}),
+            KEYS: lambda: _json({"keys": self._published()}),
             AUTHORIZE: lambda: self._authorize(target, asked, form, headers),
             TOKEN: lambda: self._tokens(form, headers),
             USER_INFO: lambda: self._user_info(headers),
@@ -318,7 +325,14 @@ class OidcProvider:
             return ".".join([*(_base64(json.dumps(part).encode()) for part in parts), ""])
         key = _key("unknown") if faults.unknown_key else self._key
         # A key that it does not publish has the name of the one that it does.
-        return jwt.encode({"alg": "RS256", "kid": self._key.kid}, claims, key)
+        named = {"kid": self._key.kid} if faults.has_key_ids else {}
+        return jwt.encode({"alg": "RS256"} | named, claims, key)
+
+    def _published(self) -> list[Any]:
+        key = dict(self._key.as_dict(private=False))
+        if not self.faults.has_key_ids:
+            del key["kid"]
+        return [*self.faults.odd_keys, key]
 
     def _claims(self, name: str) -> dict[str, Any]:
         person = self.people[name]

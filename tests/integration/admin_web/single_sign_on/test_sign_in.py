@@ -394,6 +394,42 @@ class TestKeys:
 
         assert is_in(visit)
 
+    def test_a_new_key_without_a_name_is_fetched_too(
+        self, console: SsoConsole, visit: Visit, clock: Clock
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data")
+        console.provider.faults = Faults(has_key_ids=False)
+        console.sign_in(console.visit(), "olga")
+        console.provider.rotate_key()
+        clock.pass_seconds(11)
+
+        console.sign_in(visit, "olga")
+
+        assert is_in(visit)
+
+    @pytest.mark.parametrize(
+        "key",
+        [
+            {"kty": "EC", "crv": "brainpoolP256r1", "x": "AA", "y": "AA", "kid": "odd"},
+            {"kty": "RSA", "n": "AQAB", "e": "AQAB", "use": "tls", "kid": "odd"},
+            {"kty": "AKP", "alg": "ML-DSA-44", "pub": "AA", "kid": "odd"},
+            {"kid": "odd"},
+            "no key",
+        ],
+        ids=["curve", "use", "type", "none", "text"],
+    )
+    def test_a_key_that_nobody_here_understands_spoils_no_other(
+        self, console: SsoConsole, visit: Visit, key: object
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data")
+        console.provider.faults = Faults(odd_keys=[key])
+
+        console.sign_in(visit, "olga")
+
+        assert is_in(visit)
+
     def test_keys_are_not_fetched_twice_within_ten_seconds(self, console: SsoConsole) -> None:
         console.rule("data", Role.VIEWER, "reports")
         console.provider.add("olga", "data")
