@@ -10,7 +10,12 @@ from warren.scheduler.commands.identity_commands import Person
 
 
 class ProviderError(Exception):
-    """The provider did not do what it was asked; the text says what in one line."""
+    """The provider did not do what it was asked; the text says what in one line.
+
+    `refresh_token` is the one to ask with from now on, if it gave one nevertheless.
+    """
+
+    refresh_token: str | None = None
 
 
 class ProviderAway(ProviderError):
@@ -91,7 +96,7 @@ class Provider(Protocol):
     def sign_out_url(self, id_token: str, back_to: str) -> str | None:
         """Return where a browser ends its session at the provider; None = it offers no such place.
 
-        It does not wait for the provider.
+        It waits for the provider only if that was not asked for anything before.
         """
 
     def check(self) -> str:

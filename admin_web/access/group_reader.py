@@ -56,11 +56,10 @@ class GroupReader:
                 limit=BATCH,
             )
         )
-        mine = [each for each in due if self._claim(each)]
-        if not mine:
+        if not due:
             return ROUND_SECONDS
         with ThreadPoolExecutor(AT_ONCE, "sso-groups") as threads:
-            answers = list(threads.map(self._read, mine))
+            answers = list(threads.map(self._read, due))
         failures = [why for why in answers if why]
         if failures:
             log.warning("sso_reading_failed", users=len(failures), error=failures[0])
@@ -70,12 +69,18 @@ class GroupReader:
         now_ms = self._now_ms()
         return self._database.write(
             lambda session: identities.claim(
-                session, due.id, now_ms=now_ms, until_ms=now_ms + CLAIM_MS
+                session, due, now_ms=now_ms, until_ms=now_ms + CLAIM_MS
             )
         )
 
     def _read(self, due: DueIdentity) -> str:
-        """Read the groups of one identity; return why they could not be read, if so."""
+        """Read the groups of one identity, unless another process does.
+
+        Return why they could not be read, if so.
+        """
+        # Not before its turn: with a slow provider, that may be later than a claim holds.
+        if not self._claim(due):
+            return ""
         # Access counts from before the question: what the provider says may be that old.
         at_ms = self._now_ms()
         provider = self._sso.provider
@@ -89,9 +94,13 @@ class GroupReader:
             self._end(due, str(error))
             return ""
         except ProviderError as error:
-            why = str(error)
+            why, fresh = str(error), due.refresh_token
+            if error.refresh_token:  # the one before may be good for nothing by now
+                fresh = provider.seal(error.refresh_token, due.key_hash)
             self._database.write(
-                lambda session: postpone(session, due, why, until_ms=at_ms + AGAIN_MS)
+                lambda session: postpone(
+                    session, due, why, refresh_token=fresh, until_ms=at_ms + AGAIN_MS
+                )
             )
             return why
         reading = Reading(

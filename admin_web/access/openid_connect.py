@@ -185,19 +185,22 @@ class OpenIDConnect:
             raise AccessEnded(f"the provider no longer takes it: {_error_of(answer)}")
         if "error" in answer:
             raise ProviderError(f"the provider refused to be asked again: {_error_of(answer)}")
-        claims = self._claims(answer) if answer.get("id_token") else self._user_info(answer)
-        if not claims:
-            raise ProviderError("the provider sent neither an ID token nor user info")
-        if claims.get("sub") != subject:
-            raise ProviderError("the provider answered about another person")
-        return self._proof(answer, claims, answer.get("refresh_token") or refresh_token)
+        fresh = answer.get("refresh_token") or refresh_token
+        try:
+            return self._proof(answer, self._claims_again(answer, subject), fresh)
+        except ProviderError as error:
+            error.refresh_token = fresh
+            raise
 
     def sign_out_url(self, id_token: str, back_to: str) -> str | None:
-        place = self._description.get("end_session_endpoint")
+        try:
+            place = (self._description or self._described()).get("end_session_endpoint")
+        except ProviderError:
+            return None
         if not isinstance(place, str):
             return None
         told = {"client_id": self._client.client_id, "post_logout_redirect_uri": back_to}
-        if len(id_token) <= HINT_LENGTH:
+        if 0 < len(id_token) <= HINT_LENGTH:
             told["id_token_hint"] = id_token
         return f"{place}{'&' if '?' in place else '?'}{urlencode(told)}"
 
@@ -359,6 +362,20 @@ class OpenIDConnect:
         except (JoseError, ValueError, TypeError) as error:
             raise SignInInvalid(f"its ID token is not valid: {self._words(error)}") from error
         return dict(claims)
+
+    def _claims_again(self, answer: Mapping[str, Any], subject: str) -> dict[str, Any]:
+        """Return what the answer to a refresh says of a person, or what user info does.
+
+        Raises:
+            ProviderError: neither does.
+
+        """
+        claims = self._claims(answer) if answer.get("id_token") else self._user_info(answer)
+        if not claims:
+            raise ProviderError("the provider sent neither an ID token nor user info")
+        if claims.get("sub") != subject:
+            raise ProviderError("the provider answered about another person")
+        return claims
 
     def _words(self, error: Exception) -> str:
         """Return what is wrong with a token in words; what concerns time names our clock."""

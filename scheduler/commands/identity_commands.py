@@ -332,11 +332,14 @@ def end_access(session: Session, due: DueIdentity, why: str, *, now_ms: int) -> 
     )
 
 
-def postpone(session: Session, due: DueIdentity, why: str, *, until_ms: int) -> None:
-    """Note that groups could not be read, and when to try again."""
+def postpone(
+    session: Session, due: DueIdentity, why: str, *, refresh_token: str, until_ms: int
+) -> None:
+    """Note that groups could not be read, and when to try again with which refresh token."""
     identity = identities.lock_read(session, due)
     if identity is not None:
         identity.fault, identity.next_read_at = why[:MAX_LENGTH], until_ms
+        identity.refresh_token = refresh_token
 
 
 def _linked_user(session: Session, person: Person) -> User | None:

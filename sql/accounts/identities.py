@@ -148,9 +148,16 @@ def due(
     return [each for each in fetch(session, DueIdentity, statement) if each.issuer == issuer]
 
 
-def claim(session: Session, identity_id: int, *, now_ms: int, until_ms: int) -> bool:
-    """Let this process alone read an identity's groups until then; return False if another does."""
-    statement = update(Identity).where(Identity.id == identity_id, Identity.next_read_at <= now_ms)
+def claim(session: Session, due: DueIdentity, *, now_ms: int, until_ms: int) -> bool:
+    """Let this process alone read an identity's groups until then.
+
+    Return False if another one does, or has done it since this identity was due.
+    """
+    statement = update(Identity).where(
+        Identity.id == due.id,
+        Identity.next_read_at <= now_ms,
+        Identity.refresh_token == due.refresh_token,
+    )
     return modify(session, statement.values(next_read_at=until_ms)) == 1
 
 

@@ -1,6 +1,8 @@
 """How long access holds: groups that are read again, tokens, and signing out."""
 
 import re
+import threading
+from dataclasses import replace
 from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
@@ -10,6 +12,9 @@ from tests.support.api import Program, make_api
 from tests.support.console import Clock, Visit
 from tests.support.oidc_provider import END_SESSION, TOKEN, Faults
 from tests.support.sso import HOUR_MS, SsoConsole, is_in
+from warren.admin_web.access.group_reader import CLAIM_MS, GroupReader
+from warren.admin_web.access.openid_connect import OpenIDConnect
+from warren.admin_web.identity_provider import Proof
 from warren.resources.operation import Scope
 from warren.scheduler.commands.account_commands import TokenSpec
 from warren.scheduler.commands.identity_commands import ACCESS_MS, READ_AGAIN_MS
@@ -43,6 +48,34 @@ def olga(console: SsoConsole) -> Visit:
     visit = console.visit()
     assert console.sign_in(visit, "olga").status_code == 303
     return visit
+
+
+class SlowProvider(OpenIDConnect):
+    """Takes ten seconds for each person; at the eighth, another process makes its round."""
+
+    def __init__(self, console: SsoConsole, other: GroupReader, clock: Clock) -> None:
+        self._real, self._other, self._time = console.connection, other, clock
+        self._one = threading.Lock()
+        self._asked = 0
+        self.began_ms = clock.now_ms()
+
+    @property
+    def issuer(self) -> str:
+        return self._real.issuer
+
+    def seal(self, text: str, owner: str) -> str:
+        return self._real.seal(text, owner)
+
+    def unseal(self, sealed: str, owner: str) -> str | None:
+        return self._real.unseal(sealed, owner)
+
+    def read_again(self, refresh_token: str, subject: str) -> Proof:
+        with self._one:
+            self._asked += 1
+            self._time.pass_seconds(10)
+            if self._asked == 8:
+                self._other.run_round()
+            return self._real.read_again(refresh_token, subject)
 
 
 class TestSessions:
@@ -150,6 +183,21 @@ class TestSessions:
 
         assert is_in(olga)
 
+    def test_a_new_refresh_token_is_kept_though_groups_cannot_be_read(
+        self, console: SsoConsole, olga: Visit, clock: Clock
+    ) -> None:
+        console.provider.faults = Faults(refreshes_id_token=False, no_user_info=True)
+        clock.pass_seconds(READ_SECONDS)
+        console.reader.run_round()
+        assert "503" in (identity_of(console, "olga").fault or "")
+        console.provider.faults = Faults()
+        clock.pass_seconds(31)
+
+        console.reader.run_round()
+
+        clock.pass_seconds(ACCESS_SECONDS - 1)
+        assert is_in(olga)
+
     @pytest.mark.usefixtures("olga")
     def test_nobody_is_asked_about_people_who_are_not_here(
         self, console: SsoConsole, clock: Clock
@@ -169,6 +217,25 @@ class TestSessions:
 
         assert console.provider.requests.count(("POST", TOKEN)) == 2
         assert is_in(olga)
+
+    def test_no_refresh_token_is_used_twice_though_the_provider_is_slow(
+        self, console: SsoConsole, clock: Clock
+    ) -> None:
+        console.rule("data", Role.OPERATOR, "reports")
+        names = [f"user-{number}" for number in range(12)]
+        for name in names:
+            console.provider.add(name, "data")
+            console.sign_in(console.visit(), name)
+        other = SsoConsole(console.database, clock, console.provider)
+        slow = SlowProvider(console, other.reader, clock)
+        reader = GroupReader(replace(console.sso, provider=slow), console.database, clock.now_ms)
+        clock.pass_seconds(READ_SECONDS)
+
+        reader.run_round()
+
+        assert clock.now_ms() - slow.began_ms > CLAIM_MS
+        assert console.provider.requests.count(("POST", TOKEN)) == 2 * len(names)
+        assert [identity_of(console, name).fault for name in names] == [None] * len(names)
 
     @pytest.mark.usefixtures("olga")
     def test_refresh_tokens_are_stored_encrypted_and_only_for_their_owner(
@@ -247,6 +314,27 @@ class TestSigningOut:
         assert url.path == END_SESSION
         assert told["post_logout_redirect_uri"] == ["http://localhost/login"]
         assert told["id_token_hint"][0].count(".") == 2
+        assert not is_in(olga)
+
+    def test_a_console_that_has_just_started_knows_where(
+        self, console: SsoConsole, olga: Visit, clock: Clock
+    ) -> None:
+        restarted = SsoConsole(console.database, clock, console.provider).visit()
+        restarted.client.set_cookie("warren", olga.cookie())
+        restarted.get("/account")
+
+        assert END_SESSION in restarted.post("/logout").text
+        assert not is_in(olga)
+
+    def test_a_provider_that_is_away_keeps_nobody_signed_in_here(
+        self, console: SsoConsole, olga: Visit, clock: Clock
+    ) -> None:
+        console.provider.faults = Faults(is_away=True)
+        restarted = SsoConsole(console.database, clock, console.provider).visit()
+        restarted.client.set_cookie("warren", olga.cookie())
+        restarted.get("/account")
+
+        assert restarted.post("/logout").headers["Location"] == "/login"
         assert not is_in(olga)
 
     def test_a_provider_without_such_a_place_ends_it_here_only(self, console: SsoConsole) -> None:
