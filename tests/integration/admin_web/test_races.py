@@ -6,6 +6,7 @@ from threading import Barrier
 from typing import Any
 
 import pytest
+from sqlalchemy.orm import Session
 
 from tests.support.acting import NamedUsers
 from tests.support.console import PASSWORD, Clock, Visit, add_user, make_app
@@ -19,6 +20,7 @@ from warren.admin_web.access.sign_ins import (
 from warren.scheduler.commands.identity_commands import Person, Reading
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import identities, users
+from warren.sql.accounts.identities import DueIdentity
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
 from warren.sql.errors import NotFound
@@ -164,16 +166,20 @@ def test_one_person_who_signs_in_twice_at_one_instant_becomes_one_user(
 def test_groups_that_two_processes_find_due_are_read_by_one(databases: list[Database]) -> None:
     user = databases[0].read(lambda session: users.by_name(session, "alice"))
     assert user is not None
-    identity_id = databases[0].write(
-        lambda session: identities.add(session, user.id, "x", "y", now_ms=1, by="z").id
-    )
+
+    def add(session: Session) -> DueIdentity:
+        identity = identities.add(session, user.id, "x", "y", now_ms=1, by="z")
+        identity.refresh_token = "sealed"
+        return DueIdentity(identity.id, identity.key_hash, "x", "y", "sealed", 1)
+
+    due = databases[0].write(add)
 
     for now_ms in range(10, 10 + ROUNDS):
         claims = at_once(
             [
                 lambda database=database, now_ms=now_ms: database.write(
                     lambda session: identities.claim(
-                        session, identity_id, now_ms=now_ms, until_ms=now_ms + 1
+                        session, due, now_ms=now_ms, until_ms=now_ms + 1
                     )
                 )
                 for database in databases

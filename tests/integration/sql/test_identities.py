@@ -108,7 +108,7 @@ def test_one_that_is_claimed_is_due_again_later(database: Database) -> None:
 
     def claim() -> bool:
         return database.write(
-            lambda session: identities.claim(session, one.id, now_ms=NOW, until_ms=NOW + 50)
+            lambda session: identities.claim(session, one, now_ms=NOW, until_ms=NOW + 50)
         )
 
     assert (claim(), claim()) == (True, False)
