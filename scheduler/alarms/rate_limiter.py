@@ -20,13 +20,14 @@ from warren.scheduler.alarms.events import (
     from_text,
     to_text,
 )
-from warren.scheduler.board.error_text import error_of
+from warren.scheduler.board.folding import error_keys
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, Group, NewAlarm, RunAlarm
 from warren.sql.board import mutes
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, iso
 from warren.sql.models import Alarm
+from warren.sql.runs.reruns import DueTime
 
 #: An alarm that cannot be sent for this long is given up.
 GIVE_UP_MS = DAY_MS
@@ -118,17 +119,25 @@ class AlarmRateLimiter:
 def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> set[int]:
     """Dismiss new alarms about failures of jobs that somebody has muted; return their ids.
 
-    A mute ends when its job fails with another error, which is sent.
+    A mute ends when its job fails with another error, which is sent. What alarms say of an error
+    may be cut, or be about a node of a flow, so the board's errors are compared.
     """
-    about = [(alarm, from_text(alarm.content)) for alarm in fresh if alarm.job_id]
+    about = [(alarm, from_text(alarm.content)) for alarm in fresh if alarm.job_id and alarm.run_id]
     failures = [(alarm, news) for alarm, news in about if isinstance(news, Failure)]
     known = mutes.silencing(session, {alarm.job_id for alarm, _ in failures}, now_ms=now_ms)
+    times = {
+        alarm.id: DueTime(alarm.job_id, news.scheduled_at)
+        for alarm, news in failures
+        if alarm.job_id in known
+    }
+    errors = error_keys(session, times.values()) if times else {}
     held: set[int] = set()
-    for alarm, news in failures:
+    for alarm, _ in failures:
         mute = known.get(alarm.job_id)
-        if mute is None or not alarm.run_id:
+        if mute is None:
             continue
-        if mute.error_key and error_of(news.message, news.status).key != mute.error_key:
+        # Nobody knows the error of a flow or a broadcast before all of it is over.
+        if errors.get(times[alarm.id], mute.error_key) != mute.error_key:
             mutes.end(session, [alarm.job_id])
             del known[alarm.job_id]
             continue

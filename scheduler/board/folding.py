@@ -29,7 +29,7 @@ from warren.scheduler.board.history import (
     Summary,
 )
 from warren.sql.batch import chunks
-from warren.sql.board import due_runs, job_states, live, quarters
+from warren.sql.board import due_runs, job_states, live, mutes, quarters
 from warren.sql.board.due_runs import DueRun, Total
 from warren.sql.board.job_states import StoredError, StoredState, Trouble
 from warren.sql.instants import DAY_MS
@@ -129,6 +129,13 @@ def read_job(session: Session, job_id: int, *, now_ms: int, texts: dict[int, str
     kept = [skip for skip in skips if skip.at > since_at]
     taken_in = history.of(_in_order([*named, *kept]))
     return Reading(taken_in, spells, since_at)
+
+
+def error_keys(session: Session, times: Iterable[DueKey]) -> dict[DueKey, str]:
+    """Return the keys of the errors with which due times failed, of those that are over."""
+    judged = {key: due for key, due in _judged(session, times).items() if due is not None}
+    named = _with_errors(session, judged.values(), {})
+    return {key: due.error for key, due in zip(judged, named, strict=True) if due.has_failed}
 
 
 def columns(kept: History, state: StoredState, texts: Mapping[int, str]) -> dict[str, Any]:
@@ -365,6 +372,14 @@ def _store(session: Session, batch: _Batch) -> None:
         session,
         {id_: row if id_ in batch.states else row | new for id_, row in rows.items()},
         batch.states,
+    )
+    mutes.end_of_other_errors(
+        session,
+        (
+            id_
+            for id_, row in rows.items()
+            if row["error_key"] not in ("", batch.states.get(id_, _NO_STATE).error_key)
+        ),
     )
 
 

@@ -35,6 +35,13 @@ def end(session: Session, job_ids: Iterable[int]) -> None:
         modify(session, delete(Mute).where(Mute.job_id.in_(chunk)))
 
 
+def end_of_other_errors(session: Session, job_ids: Iterable[int]) -> None:
+    """Delete the mutes of jobs that fail with another error now."""
+    now = select(JobState.error_key).where(JobState.job_id == Mute.job_id).scalar_subquery()
+    for chunk in chunks(job_ids):
+        modify(session, delete(Mute).where(Mute.job_id.in_(chunk), Mute.error_key != now))
+
+
 def of_job(session: Session, job_id: int) -> StoredMute | None:
     """Return the mute of a job; it may have ended."""
     return next(iter(_fetch(session, [job_id])), None)

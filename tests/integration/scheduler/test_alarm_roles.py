@@ -1051,6 +1051,38 @@ class TestMutes:
 
         assert len(desk.sent) == 2
 
+    def test_a_mute_holds_for_an_error_that_an_alarm_does_not_tell_whole(self, desk: Desk) -> None:
+        long_error = "Exception in job: " + "at com.example.Step.run " * 100
+        job_id = desk.job()
+        desk.end(desk.run(job_id), message=long_error)
+        desk.round()
+        desk.database.write(lambda session: rebuild(session, [job_id], now_ms=desk.now_ms))
+        acting(desk.database, lambda: desk.now_ms).mutes.mute(job_id, until_ms=desk.now_ms + DAY_MS)
+
+        desk.end(desk.run(job_id, START + 60_000), message=long_error)
+        desk.round()
+
+        assert len(desk.sent) == 1
+
+    def test_a_mute_holds_if_the_last_attempt_was_killed(self, desk: Desk, muted: int) -> None:
+        said = {"message": "no luck", "log_tail": "tail"}
+        tick = START + 60_000
+        desk.run(muted, tick, status=RunStatus.FAILED, retries_left=1, **said)
+        second = desk.run(muted, tick, attempt=1, starts=1)
+        desk.end(second, RunStatus.REFUSED, message="busy")
+        desk.round()
+
+        assert desk.sent == []
+
+    def test_the_first_failure_ends_a_mute_of_a_job_that_did_not_fail(self, desk: Desk) -> None:
+        job_id = desk.job()
+        commands = acting(desk.database, lambda: desk.now_ms).mutes
+        commands.mute(job_id, until_ms=desk.now_ms + DAY_MS)
+        desk.fail(job_id)
+        desk.round()
+
+        assert len(desk.sent) == 1
+
     @pytest.mark.usefixtures("muted")
     def test_alarms_of_other_jobs_are_sent(self, desk: Desk) -> None:
         desk.fail(desk.job("other"), START + 60_000)

@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
+from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.sql_rows import plan, put, statements, ticks
@@ -17,12 +18,13 @@ from warren.scheduler.board.keeper import LEASE, BoardKeeper
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.sql import unfolded
-from warren.sql.board import job_states
+from warren.sql.board import job_states, mutes
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.jobs import history as schedule_history
 from warren.sql.models import Job, JobState, Lease, Quarter, Run, Unfolded
+from warren.sql.registry import apps
 from warren.sql.run_status import RunStatus
 
 NOW = 1_790_000_000_000 + 60_000
@@ -140,6 +142,30 @@ def test_a_batch_updates_each_job_once(database: Database) -> None:
     assert len(changed) == 1
     assert len(sent) < 20
     assert len(desk.folded()) == history.LENGTH
+
+
+def test_a_mute_that_another_error_ended_does_not_come_back(database: Database) -> None:
+    desk = Desk(database)
+    first, second, third, _ = desk.runs
+    keeper = desk.keeper()
+
+    def end(run_id: int, message: str, status: RunStatus = RunStatus.FAILED) -> None:
+        one = End(run_id=run_id, status=status, message=message, finished_at=NOW - 1_000)
+        database.write(lambda session: desk.completion.end(session, [one]))
+        fold(keeper)
+
+    def is_muted() -> bool:
+        return database.read(lambda session: mutes.of_job(session, desk.job_id)) is not None
+
+    database.write(lambda session: apps.ensure(session, "reports"))
+    fold(keeper)
+    end(first, "no luck")
+    acting(database, lambda: NOW).mutes.mute(desk.job_id, until_ms=NOW + 60_000)
+    end(second, "", RunStatus.SUCCEEDED)
+    assert is_muted()
+    end(third, "disk full")
+
+    assert not is_muted()
 
 
 def test_a_deleted_job_leaves_nothing_behind(database: Database) -> None:

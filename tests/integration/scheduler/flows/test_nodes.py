@@ -22,9 +22,13 @@ from tests.integration.scheduler.flow_play import (
     outcomes,
     runs_of,
 )
+from tests.support.acting import acting
 from tests.support.cluster import Cluster, on_memory
 from tests.support.sql_rows import put
 from warren.broker.reasons import Why
+from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
+from warren.scheduler.board.folding import rebuild
+from warren.sql.instants import HOUR_MS
 from warren.sql.models import Alarm
 
 pytestmark = on_memory
@@ -472,3 +476,31 @@ def test_a_handled_node_that_fails_after_its_job_was_deleted_raises_the_alarm_of
 
     assert cluster.run(run_id).status == "SUCCEEDED"
     assert alarms(cluster) == {second.id: "night@example.com"}
+
+
+@pytest.mark.parametrize("others", [{}, {"long": {"job": "a"}}], ids=["over", "still open"])
+def test_a_mute_of_a_flow_holds_although_its_alarms_name_the_node(
+    cluster: Cluster, others: dict[str, Any]
+) -> None:
+    cluster.apply(
+        job("a"),
+        flow("nightly", {"first": {"job": "a"}, **others}, alarm_emails=("night@example.com",)),
+    )
+    limiter = AlarmRateLimiter(database=cluster.database, per_hour=10)
+    run_id = opened(cluster, "nightly")
+    end_node(cluster, run_id, "first", status=FAILED, message="no luck")
+    limiter.run_round(cluster.now_ms())
+    for node in others:
+        end_node(cluster, run_id, node)
+    [flow_id] = [row.id for row in cluster.jobs(name="nightly")]
+    cluster.database.write(lambda session: rebuild(session, [flow_id], now_ms=cluster.now_ms()))
+    acting(cluster.database, cluster.now_ms).mutes.mute(
+        flow_id, until_ms=cluster.now_ms() + HOUR_MS
+    )
+
+    end_node(cluster, opened(cluster, "nightly"), "first", status=FAILED, message="no luck")
+    limiter.run_round(cluster.now_ms())
+
+    wanted = select(Alarm.status).order_by(Alarm.id)
+    statuses = cluster.database.read(lambda session: session.execute(wanted).scalars().all())
+    assert statuses == ["READY", "DISMISSED"]
