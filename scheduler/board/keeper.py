@@ -20,7 +20,7 @@ from warren.scheduler.board.folding import (
     trouble_of,
 )
 from warren.sql import unfolded
-from warren.sql.board import fill, job_states, live, quarters
+from warren.sql.board import due_runs, fill, job_states, live, quarters
 from warren.sql.board.live import Waiting
 from warren.sql.engine import Database
 from warren.sql.instants import HOUR_MS, MINUTE_MS
@@ -200,7 +200,12 @@ def _mark_open(
         if is_slow(now_ms - row.started_at, row.usual_ms)
     }
     rows = []
-    for state in live.states(session, {*waits, *long, *marked}):
+    states = live.states(session, {*waits, *long, *marked})
+    if new := waits.keys() - {state.job_id for state in states}:
+        # They have never run, so nothing is stored of them yet.
+        rebuild(session, due_runs.existing(session, new), now_ms=now_ms)
+        states += live.states(session, new)
+    for state in states:
         number, oldest_at = waits.get(state.job_id, (0, 0))
         long_since = long.get(state.job_id, 0)
         seen = (number, oldest_at, long_since)

@@ -70,6 +70,18 @@ def test_a_job_waits_while_a_run_is_overdue(rows: Rows, keeper: BoardKeeper) -> 
     assert (started["trouble"], started["waiting_count"]) == (Trouble.NONE, 0)
 
 
+def test_a_job_that_has_never_run_waits_too(rows: Rows, keeper: BoardKeeper) -> None:
+    job_id = rows.job("new")
+    rows.run(job_id, NOW - 5 * MINUTE_MS)
+
+    look(keeper, NOW)
+
+    assert (state(rows, job_id)["trouble"], state(rows, job_id)["waiting_count"]) == (
+        Trouble.WAITING,
+        1,
+    )
+
+
 def test_a_job_runs_for_long_by_its_usual_duration(rows: Rows, keeper: BoardKeeper) -> None:
     job_id = rows.job("load")
     job_states_row(rows, job_id, usual_ms=MINUTE_MS)
