@@ -55,7 +55,7 @@ from warren.sql import limits
 from warren.sql.board import listing as board
 from warren.sql.board.listing import BoardScope, OldestRun, OutlookRow
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
-from warren.sql.jobs import history
+from warren.sql.jobs import history, job_names
 from warren.sql.listings import dashboard
 from warren.sql.registry import pauses, presence
 from warren.sql.run_status import FAILURES, RunStatus
@@ -660,10 +660,11 @@ def _pools(session: Session, known: Visitor, outlooks: Sequence[OutlookRow]) -> 
     found = [(row, row.content) for row in outlooks]
     first_late = {content["late"][0]["job_id"] for _, content in found if content["late"]}
     may_pause = known.may(Right.OPERATE)
-    names = {id_: row.job for id_, row in board.of_jobs(session, first_late).items()}
+    # By their names alone: a job that has never run has no state.
+    names = {id_: job.name for id_, job in job_names.by_ids(session, first_late).items()}
     lines = []
     for row, content in found:
-        late, count = content["late"], content["late_count"]
+        late, count, held = content["late"], content["late_count"], content.get("held", 0)
         due = f"> {content['due']}" if content.get("is_cut") else str(content["due"])
         if not late:
             note = (
@@ -689,12 +690,15 @@ def _pools(session: Session, known: Visitor, outlooks: Sequence[OutlookRow]) -> 
                     job=job,
                 )
             )
+        if held:
+            words = gettext("paused, %(n)s due meanwhile", n=held)
+            note = f"{words}; {note}" if content["due"] else words
         lines.append(
             PoolLine(
                 app=row.app,
                 pause_url=url_for("pauses.ask_app", app_id=row.app_id) if may_pause else "",
                 slots=content["slots"],
-                tone="bad" if count > MANY_LATE else "warn" if late else "",
+                tone="bad" if count > MANY_LATE else "warn" if late or held else "",
                 note=note,
                 drawn=pool(content["minutes"], content["waiting"], content["slots"]),
             )

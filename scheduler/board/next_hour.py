@@ -1,12 +1,12 @@
 """The outlook of each app: what is due in the next hour, and what of it starts late.
 
-It knows the schedules, usual durations, slots of executors that are online, limits, and the room of
-each job. It does not know what people and parents will start, how long a run takes in truth, or
-which executor a route chooses.
+It knows the schedules, usual durations, slots of executors that are online, limits, pauses, and the
+room of each job. It does not know what people and parents will start, how long a run takes in
+truth, which executor a route chooses, or what becomes of held runs when a pause ends.
 """
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -24,9 +24,10 @@ from warren.sql.board import live, next_hour
 from warren.sql.board.next_hour import DueJob, LimitRoom, Needs, OpenRun
 from warren.sql.instants import HOUR_MS, MINUTE_MS
 from warren.sql.models.job_tables import Scope
-from warren.sql.registry import presence
+from warren.sql.registry import pauses, presence
+from warren.sql.registry.pauses import EVERY_APP
 from warren.sql.registry.presence import ProcessState
-from warren.sql.run_status import LATE_MS, RunStatus
+from warren.sql.run_status import IN_FLIGHT, LATE_MS, RunStatus
 from warren.sql.unfolded import QUARTER_MS
 
 MINUTES = 60
@@ -36,6 +37,7 @@ JOB_TICKS, ALL_TICKS = HOUR_MS // 1_000, 20_000
 UNKNOWN_MS = 1_000
 #: The most late starts that an outlook lists.
 MAX_LATE = 50
+_SENT = IN_FLIGHT - {RunStatus.RUNNING}
 _NO_NEEDS = Needs(0, 0, "", None, None, None)
 
 
@@ -59,14 +61,18 @@ def make(session: Session, *, timezone: str, now_ms: int, most: int = ALL_TICKS)
     slots, executors = _slots(session, now_ms)
     limits = next_hour.limits(session)
     takes = _Takes(needs, limits)
-    due = [
+    planned = [
         *_due_times(
             session, jobs, takes, cluster_zone(session, timezone), (now_ms, until_ms), most=most
         ),
-        *(_waiting(run, takes) for run in runs if run.status != RunStatus.RUNNING),
+        *(_waiting(run, takes) for run in runs if run.status == RunStatus.PLANNED),
     ]
+    paused = _paused(session, now_ms, until_ms)
+    held = [one for one in planned if one.due_at < paused[one.app_id]]
+    due = [one for one in planned if one.due_at >= paused[one.app_id]]
+    due += [_waiting(run, takes) for run in runs if run.status in _SENT]
     running = [_running(run, takes, now_ms) for run in runs if run.status == RunStatus.RUNNING]
-    apps = slots.keys() | {one.app_id for one in due}
+    apps = slots.keys() | {one.app_id for one in (*due, *held)}
     room = {Resource(Needed.SLOT, app_id): slots.get(app_id, 0) for app_id in apps}
     room |= {
         Resource(Needed.LIMIT, row.id): row.at_once for row in limits if row.at_once is not None
@@ -77,8 +83,13 @@ def make(session: Session, *, timezone: str, now_ms: int, most: int = ALL_TICKS)
     by_app: dict[int, list[Start]] = defaultdict(list)
     for start in starts:
         by_app[start.run.app_id].append(start)
+    held_in = Counter(one.app_id for one in held)
     names = {row.id: row.name or "" for row in limits}
-    is_cut = len(due) >= most or len(jobs) == next_hour.MAX_JOBS or len(runs) == next_hour.MAX_RUNS
+    is_cut = (
+        len(due) + len(held) >= most
+        or len(jobs) == next_hour.MAX_JOBS
+        or len(runs) == next_hour.MAX_RUNS
+    )
     outlooks = {
         app_id: content(
             by_app[app_id],
@@ -86,6 +97,7 @@ def make(session: Session, *, timezone: str, now_ms: int, most: int = ALL_TICKS)
             slots=slots.get(app_id, 0),
             limits=names,
             now_ms=now_ms,
+            held=held_in[app_id],
             is_cut=is_cut,
         )
         for app_id in apps
@@ -102,14 +114,15 @@ def content(
     slots: int,
     limits: Mapping[int, str],
     now_ms: int,
+    held: int = 0,
     is_cut: bool = False,
 ) -> dict[str, Any]:
     """Return what is stored of an app: numbers by minute, and the first late starts.
 
     `minutes` is how many runs are expected to run at once in each minute at most, `waiting` how
-    many wait. `quarters` is how many are due in each quarter of the hour. With `is_cut`, more is
-    due than was looked at. `latest_ms` is how late the latest one starts, or is by the end of the
-    hour, if one `stays_late`.
+    many wait. `quarters` is how many are due in each quarter of the hour; a pause holds `held`
+    others. With `is_cut`, more is due than was looked at. `latest_ms` is how late the latest one
+    starts, or is by the end of the hour, if one `stays_late`.
     """
     until_ms = now_ms + HOUR_MS
     runs = [(now_ms, now_ms + one.lasts_ms) for one in running]
@@ -125,6 +138,7 @@ def content(
     return {
         "slots": slots,
         "due": len(starts),
+        "held": held,
         "quarters": _by_quarter((start.run.due_at for start in starts), now_ms),
         "is_cut": is_cut,
         "minutes": _most_at_once(runs, now_ms),
@@ -254,6 +268,16 @@ def _running(run: OpenRun, takes: _Takes, now_ms: int) -> Expected:
         lasts_ms=max(takes.lasts_ms(run.job_id) - ran_ms, UNKNOWN_MS),
         takes=takes.of(run.job_id, run.app_id),
     )
+
+
+def _paused(session: Session, now_ms: int, until_ms: int) -> Mapping[int, int]:
+    """Return until when each app is paused: after `until_ms` without an end; 0 = it is not."""
+    ends = {
+        pause.app_id: until_ms + 1 if pause.until_at is None else pause.until_at
+        for pause in pauses.in_force(session, now_ms)
+    }
+    of_all = ends.get(EVERY_APP, 0)
+    return defaultdict(lambda: of_all, {app_id: max(end, of_all) for app_id, end in ends.items()})
 
 
 def _slots(session: Session, now_ms: int) -> tuple[dict[int, int], dict[int, int]]:

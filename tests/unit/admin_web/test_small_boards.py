@@ -4,13 +4,15 @@ import re
 from typing import Any
 
 from sqlalchemy import insert
+from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
+from warren.scheduler.board import next_hour
 from warren.scheduler.views.board_view import MAX_JOBS
 from warren.sql.board.job_states import Trouble
-from warren.sql.instants import HOUR_MS
-from warren.sql.models import JobError, JobState
+from warren.sql.instants import HOUR_MS, MINUTE_MS
+from warren.sql.models import JobError, JobState, Pause
 
 
 def store(rows: Rows, *states: JobState | JobError) -> None:
@@ -65,3 +67,29 @@ def test_recovered_jobs_are_listed_a_page_at_a_time(rows: Rows, admin: Visit, cl
 
     listed = names(first) + names(second)
     assert len(listed) == len(set(listed)) == MAX_JOBS + 1
+
+
+def test_the_next_hour_says_what_a_pause_holds(rows: Rows, admin: Visit, clock: Clock) -> None:
+    next_at = clock.now + 5 * MINUTE_MS
+    rows.job(
+        "one", is_enabled=1, next_tick_at=next_at, schedule_kind="FIX_RATE", schedule_value="3000"
+    )
+    pause = Pause(app_id=rows.app(), since_at=1, until_at=None, paused_by="ops", reason="")
+
+    def unit(session: Session) -> None:
+        session.add(pause)
+        session.flush()
+        next_hour.make(session, timezone="UTC", now_ms=clock.now)
+
+    rows.database.write(unit)
+
+    assert "paused, 2 due meanwhile</span>" in admin.get("/").text
+
+
+def test_the_next_hour_names_a_late_job_that_has_never_run(
+    rows: Rows, admin: Visit, clock: Clock
+) -> None:
+    rows.run(rows.job("new"), clock.now - MINUTE_MS)
+    rows.database.write(lambda session: next_hour.make(session, timezone="UTC", now_ms=clock.now))
+
+    assert "1 of 1 due starts &gt; 1 h 1 min late: new<" in admin.get("/").text

@@ -10,7 +10,7 @@ from sqlalchemy import select
 from tests.support.stored_rows import Rows
 from warren.scheduler.board import next_hour
 from warren.sql.instants import HOUR_MS, MINUTE_MS
-from warren.sql.models import JobState, Limit, Outlook, Registration
+from warren.sql.models import JobState, Limit, Outlook, Pause, Registration
 
 NOW = 1_800_000_000_000 - 1_800_000_000_000 % HOUR_MS
 EVERY_QUARTER = {"schedule_kind": "UNIX_CRON", "schedule_value": "*/15 * * * *", "timezone": "UTC"}
@@ -109,6 +109,34 @@ def test_a_limit_holds_back_what_is_due(rows: Rows) -> None:
     rows.database.write(lambda session: session.add(limit))
 
     assert outlook(rows)["late"][0]["waits_for"] == "limit warehouse"
+
+
+@pytest.mark.parametrize("is_of_all", [False, True], ids=["app", "cluster"])
+@pytest.mark.parametrize("has_end", [False, True], ids=["open", "for a while"])
+def test_what_a_pause_holds_starts_neither_in_time_nor_late(
+    rows: Rows, *, is_of_all: bool, has_end: bool
+) -> None:
+    executor(rows, slots=9)
+    rows.run(job(rows, "one", MINUTE_MS), NOW - MINUTE_MS)
+    app_id = 0 if is_of_all else rows.app("reports")
+    until_at = NOW + 31 * MINUTE_MS if has_end else None
+    pause = Pause(app_id=app_id, since_at=NOW, until_at=until_at, paused_by="ops", reason="")
+    rows.database.write(lambda session: session.add(pause))
+
+    found = outlook(rows)
+
+    due = 2 if has_end else 0
+    assert (found["due"], found["held"], found["late_count"]) == (due, 5 - due, 0)
+    assert found["quarters"] == [0, 0, 0, int(has_end)]
+
+
+def test_a_pause_does_not_hold_what_was_sent_before(rows: Rows) -> None:
+    executor(rows, slots=9)
+    rows.run(rows.job("one", is_enabled=0), NOW - MINUTE_MS, status="SENT")
+    pause = Pause(app_id=0, since_at=NOW, until_at=None, paused_by="ops", reason="")
+    rows.database.write(lambda session: session.add(pause))
+
+    assert (outlook(rows)["due"], outlook(rows)["held"]) == (1, 0)
 
 
 def test_what_waits_for_an_executor_is_late_without_an_end(rows: Rows) -> None:
