@@ -50,6 +50,7 @@ class Strip:
     succeeded: int
     failed: int
     skipped: int
+    is_running: bool
 
 
 def strip(points: Sequence[Point]) -> Strip:
@@ -66,6 +67,7 @@ def strip(points: Sequence[Point]) -> Strip:
         succeeded=sum(point.mark is Mark.GOOD for point in shown),
         failed=sum(point.mark in {Mark.BAD, Mark.LOST} for point in shown),
         skipped=sum(point.count for point in shown if point.mark is Mark.SKIPPED),
+        is_running=Mark.RUNNING in paths,
     )
 
 

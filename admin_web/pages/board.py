@@ -288,8 +288,7 @@ class BoardPages:
         page.rows = self._rows(session, [job_state(row, now_ms) for row in rows[:PAGE]])
 
     def _rows(self, session: Session, states: Sequence[JobOnBoard]) -> list[Row]:
-        long = [state.id for state in states if state.trouble is Trouble.LONG]
-        running = board.oldest_running(session, long)
+        running = board.oldest_running(session, [state.id for state in states])
         causes = _causes(session, states, self._services.now_ms())
         return [
             self._row(state, running.get(state.id), causes.get(state.id, "")) for state in states
@@ -299,6 +298,7 @@ class BoardPages:
         newest = page.view.in_groups
         listed = {key: [*jobs][:MAX_OF_GROUP] for key, jobs in newest.items()}
         rows = board.of_jobs(session, [id_ for ids in listed.values() for id_ in ids])
+        running = board.oldest_running(session, rows)
         found: list[Group] = []
         for group in page.view.board.groups:
             runs = newest.get(group.error_key, {})
@@ -310,7 +310,10 @@ class BoardPages:
                     acted_on=len(runs),
                     since_ms=_ms(group.since),
                     first_job=group.first_job,
-                    rows=[self._row(job_state(row, page.now_ms)) for row in of_group],
+                    rows=[
+                        self._row(job_state(row, page.now_ms), running.get(row.job_id))
+                        for row in of_group
+                    ],
                     again_url=_again_url([run_id for run_id in runs.values() if run_id]),
                     log_url=_log_url(group.first_run),
                     mute_url=_mute_url([*runs]),
@@ -321,13 +324,14 @@ class BoardPages:
     def _row(self, state: JobOnBoard, running: OldestRun | None = None, cause: str = "") -> Row:
         """Return the row of a job.
 
-        `running` is the run that runs for long, if one does; `cause` is why due times were skipped.
+        `running` is the oldest run that is running, if one is; `cause` is why due times were
+        skipped.
         """
-        fails = state.trouble in FAILS
+        fails, long = state.trouble in FAILS, running if state.trouble is Trouble.LONG else None
         log_url = _log_url(state.error_run if fails else state.newest_run)
         return Row(
             state=state,
-            strip=strip_of(state),
+            strip=strip_of(state, running, self._services.now_ms()),
             why=_why(state, self._times, cause),
             trouble_words=trouble_words(state.trouble),
             since_ms=_ms(state.trouble_since),
@@ -335,9 +339,9 @@ class BoardPages:
             took_ms=int(state.took * 1000),
             mute=mute_words(state, self._times),
             again_url=_again_url([state.newest_run]) if fails and state.newest_run else "",
-            log_url=_log_url_of(running) if running else log_url,
+            log_url=_log_url_of(long) if long else log_url,
             mute_url=_mute_url([state.id]) if state.trouble is not Trouble.FINE else "",
-            kill_url=_kill_url(running) if running else "",
+            kill_url=_kill_url(long) if long else "",
             run_url=_run_url(state.newest_run) if fails else "",
         )
 
@@ -468,9 +472,12 @@ def _ms(instant: datetime | None) -> int:
     return 0 if instant is None else epoch_ms(instant)
 
 
-def strip_of(state: JobOnBoard) -> Strip:
-    """Return the drawing of a job's last due times."""
-    return strip([_point(mark) for mark in state.strip])
+def strip_of(state: JobOnBoard, running: OldestRun | None, now_ms: int) -> Strip:
+    """Return the drawing of a job's last due times, with its oldest run that is running, if any."""
+    points = [_point(mark) for mark in state.strip]
+    if running is not None:
+        points.append(Point(Mark.RUNNING, max(0, now_ms - running.started_at)))
+    return strip(points)
 
 
 def trouble_words(trouble: Trouble) -> str:

@@ -436,16 +436,21 @@ def _listed(
     """Return a page of jobs, and how those are doing that have run, by id."""
     jobs = job_search.search(session, asked, now_ms=now_ms)
     rows = board.of_jobs(session, [job.id for job in jobs])
-    return jobs, {
-        job.id: _line(job_state(rows[job.id], now_ms), job) for job in jobs if job.id in rows
-    }
+    running = board.oldest_running(session, rows)
+    lines = {}
+    for job in jobs:
+        if job.id in rows:
+            state = job_state(rows[job.id], now_ms)
+            drawn = strip_of(state, running.get(job.id), now_ms)
+            lines[job.id] = _line(state, job, drawn)
+    return jobs, lines
 
 
-def _line(state: JobOnBoard, job: ListedJob) -> JobLine:
+def _line(state: JobOnBoard, job: ListedJob, drawn: Strip) -> JobLine:
     usual, week, last_at = state.usual, state.last_week, job.stored.last_tick_at
     period_ms = job.next_tick_at - last_at if last_at and job.next_tick_at < PARKED_MS else 0
     return JobLine(
-        strip=strip_of(state),
+        strip=drawn,
         trouble=state.trouble,
         trouble_words=trouble_words(state.trouble),
         took_ms=int(state.took * 1000),

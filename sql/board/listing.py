@@ -237,6 +237,7 @@ class OldestRun(NamedTuple):
     id: int
     job_id: int
     shard_total: int
+    started_at: int
 
 
 def oldest_running(session: Session, job_ids: Collection[int]) -> dict[int, OldestRun]:
@@ -244,7 +245,9 @@ def oldest_running(session: Session, job_ids: Collection[int]) -> dict[int, Olde
     if not job_ids:
         return {}
     running = use_index(query(OldestRun, Run), Run, BY_STATUS).where(
-        Run.job_id.in_(sorted(job_ids)), Run.status == RunStatus.RUNNING
+        Run.job_id.in_(sorted(job_ids)),
+        Run.status == RunStatus.RUNNING,
+        Run.started_at.is_not(None),
     )
     newest_first = fetch(session, OldestRun, running.order_by(Run.started_at.desc()))
     return {run.job_id: run for run in newest_first}

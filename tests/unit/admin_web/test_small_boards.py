@@ -93,3 +93,15 @@ def test_the_next_hour_names_a_late_job_that_has_never_run(
     rows.database.write(lambda session: next_hour.make(session, timezone="UTC", now_ms=clock.now))
 
     assert "1 of 1 due starts &gt; 1 h 1 min late: new<" in admin.get("/").text
+
+
+def test_a_strip_ends_with_the_run_that_is_running(rows: Rows, admin: Visit, clock: Clock) -> None:
+    [failing] = jobs(rows, 1, Trouble.FAILING, failing_since=clock.now - HOUR_MS, failing_count=1)
+    [fine] = jobs(rows, 1, Trouble.NONE)
+    rows.run(failing, clock.now, status="RUNNING", started_at=clock.now - 2_000)
+
+    for path in ("/?tab=all", "/jobs"):
+        strips = re.findall(r'<svg class="strip".*?</svg>', admin.get(path).text, re.DOTALL)
+
+        assert [' · running"' in strip for strip in strips] == [True, False], fine
+        assert ['class="running"' in strip for strip in strips] == [True, False]
