@@ -553,7 +553,8 @@ def _slow(took: str, usual: str, week: str) -> str:
 def _again_url(run_ids: Sequence[int]) -> str:
     if not run_ids or not visitor().may(Right.OPERATE):
         return ""
-    return url_for("bulk_runs.ask", action="again", id=list(run_ids))
+    # Of a broadcast, several shards may have failed.
+    return url_for("bulk_runs.ask", action="again", times="whole", id=list(run_ids))
 
 
 def _run_url(run_id: int | None) -> str:

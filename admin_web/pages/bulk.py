@@ -88,6 +88,11 @@ def wants_newest() -> bool:
     return request.values.get("times") == "newest"
 
 
+def wants_whole() -> bool:
+    """Return whether the form means all that failed at the due times of the runs in it."""
+    return request.values.get("times") == "whole"
+
+
 def sent_filter() -> str:
     """Return the filter of the list that the form came from, as a query string."""
     query = request.values.get("filter", "")[:MAX_FILTER_LENGTH]
@@ -524,9 +529,17 @@ class BulkRunPages:
         )
         return ChosenRuns(newest, selected.is_all)
 
+    def _of_whole_times(self, ticked: Sequence[int]) -> ChosenRuns:
+        commands = self._services.commands(visitor().actor).bulk_runs
+        whole = self._services.database.read(
+            lambda session: commands.of_whole_times(session, ticked)
+        )
+        return ChosenRuns(whole[:MAX_TICKED], len(whole) <= MAX_TICKED)
+
     def _selected(self, asked_at: int) -> ChosenRuns:
         if not is_about_all():
-            return ChosenRuns(ticked_ids(), is_all=True)
+            ticked = ticked_ids()
+            return self._of_whole_times(ticked) if wants_whole() else ChosenRuns(ticked, True)
         asked = self._finder.ask(read_query(sent_filter()))
         if not asked.is_valid:
             abort(400)

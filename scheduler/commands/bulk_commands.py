@@ -37,11 +37,12 @@ from warren.sql import metrics as run_counts
 from warren.sql.accounts import idempotency
 from warren.sql.accounts.idempotency import FormKey, IdempotentRequest
 from warren.sql.batch import chunks
+from warren.sql.board.due_runs import at as at_times
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.listings import job_search
 from warren.sql.models import Job, Run
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import OPEN, RunStatus
+from warren.sql.run_status import FAILURES, OPEN, RunStatus
 from warren.sql.runs import planned_runs, transitions
 from warren.sql.runs.reruns import DueTime, due_times
 
@@ -104,6 +105,23 @@ class BulkRunCommands:
         known = self._known_runs(session, run_ids)
         left_out = {run.id for run in known} - {run.id for run in reruns.of_newest_times(known)}
         return [run_id for run_id in run_ids if run_id not in left_out]
+
+    def of_whole_times(self, session: Session, run_ids: Sequence[int]) -> list[int]:
+        """Return the newest failed runs of all shards of the due times of runs.
+
+        Shards that have succeeded since are left out, but for the given runs; unknown ones stay.
+        """
+        times = due_times(session, run_ids)
+        failed = [run.id for run in at_times(session, times.values()) if run.status in FAILURES]
+        runs = self._known_runs(session, failed)
+        known = reruns.Known.read(session, runs)
+        chosen = [
+            run.id
+            for run in reruns.newest_chosen(session, runs).values()
+            if run.id in run_ids or outcome_of(run, known) is not Outcome.RECOVERED
+        ]
+        covered = {DueTime(run.job_id, run.scheduled_at) for run in runs}
+        return [*chosen, *(run_id for run_id in run_ids if times.get(run_id) not in covered)]
 
     def repeatable(
         self, session: Session, run_ids: Sequence[int], options: RerunOptions

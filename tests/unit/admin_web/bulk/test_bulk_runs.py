@@ -10,6 +10,7 @@ from tests.support.console import Clock, Visit, make_app, signed_in
 from tests.support.eventually import eventually
 from tests.support.sql_rows import all_runs
 from tests.support.stored_rows import Rows
+from warren.scheduler.board.folding import rebuild
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
 from warren.sql.engine import Database
@@ -48,6 +49,32 @@ def entries(database: Database, action: str) -> list[AuditEntry]:
 
 def repeated(database: Database) -> list[tuple[int, str | None]]:
     return [(run.job_id, run.param) for run in all_runs(database) if run.kind == "RERUN"]
+
+
+def test_a_row_of_the_board_runs_all_that_failed_of_its_due_time_again(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    job_id = rows.job("purge")
+    of_shards = [("FAILED", 0), ("FAILED", 0), ("SUCCEEDED", 0), ("FAILED", 0), ("SUCCEEDED", 1)]
+    ids = [
+        rows.run(
+            job_id,
+            clock.now,
+            status=status,
+            shard_index=min(place, 3),
+            shard_total=4,
+            attempt=attempt,
+            message="no luck",
+        )
+        for place, (status, attempt) in enumerate(of_shards)
+    ]
+    rows.database.write(lambda session: rebuild(session, [job_id], now_ms=clock.now))
+    [path] = re.findall(r'data-rerun href="([^"]+)"', admin.get("/").text)
+
+    question = admin.get(path.replace("&amp;", "&"))
+
+    assert "Start 2 runs again?" in question.text
+    assert hidden(question.text)["id"] == [str(ids[0]), str(ids[1])]
 
 
 def test_ticked_runs_run_again_with_their_parameters(
