@@ -257,11 +257,12 @@ def make_log_keeper(context: BootContext, roles: Roles) -> LogKeeper:
     )
 
 
-def start_log_printer(context: BootContext) -> LogFollower:
+def start_log_printer(context: BootContext, roles: Roles) -> LogFollower:
     """Return what prints logs; loaded only where that is asked for."""
     from warren.executor.log_uploads.printing import LogPrinter, to_stdout  # noqa: PLC0415
 
-    printer = LogPrinter(context.identity, context.run_logs, to_stdout, context.log)
+    is_late = roles.slots.has_late_log
+    printer = LogPrinter(context.identity, context.run_logs, is_late, to_stdout, context.log)
     printer.start()
     return printer
 
@@ -507,7 +508,7 @@ class Core:
     def start(self) -> None:
         """Start sending heartbeats, and wait for the welcome."""
         if self._context.prints_logs:
-            self._active_runs.log_printer = start_log_printer(self._context)
+            self._active_runs.log_printer = start_log_printer(self._context, self._roles)
         self._active_runs.resume(self._run_states.resumable(self._identity.boot_id))
         self._roles.heartbeats.start()
         self._command_inbox.start()

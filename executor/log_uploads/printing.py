@@ -45,6 +45,7 @@ class LogPrinter:
     Args:
         identity: the executor's.
         run_logs: has the logs.
+        is_late: whether something may still be added to the log of a run that has ended.
         write: takes lines; it may block.
         log: where it is logged that nobody takes them.
 
@@ -54,11 +55,13 @@ class LogPrinter:
         self,
         identity: Identity,
         run_logs: RunLogs,
+        is_late: Callable[[int], bool],
         write: Callable[[bytes], object],
         log: structlog.typing.FilteringBoundLogger,
     ) -> None:
         self._identity = identity
         self._run_logs = run_logs
+        self._is_late = is_late
         self._write = write
         self._log = log
         self._followed: dict[int, _Followed] = {}
@@ -111,7 +114,7 @@ class LogPrinter:
         with self._lock:
             followed = list(self._followed.items())
         for run_id, log in followed:
-            has_ended = log.has_ended
+            has_ended = log.has_ended and not self._is_late(run_id)
             while self._print(log, has_ended=has_ended):
                 pass
             if has_ended:

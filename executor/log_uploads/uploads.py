@@ -205,7 +205,7 @@ class LogUploads:
         if has_log:
             path = self._run_logs.path_of(trigger.scheduled_at_ms, trigger.run_id)
             size = self._run_logs.size(path)
-        self._waiting.end(trigger.run_id, size)
+        self._waiting.end(trigger.run_id, size, is_late=self._is_late(trigger.run_id))
 
     def take(self, message: LogPlaces) -> None:
         """Take the schedulers' answer."""

@@ -100,13 +100,13 @@ class WaitingLogs:
             self._running[run_id] = WaitingLog(run_id, identity, scheduled_at_ms)
             self._write(b"+ %d %d %d\n" % (run_id, identity, scheduled_at_ms))
 
-    def end(self, run_id: int, size: int) -> None:
-        """Note that a run has ended; one with an empty log is forgotten."""
+    def end(self, run_id: int, size: int, *, is_late: bool = False) -> None:
+        """Note that a run has ended; one with an empty log is forgotten, unless that may grow."""
         with self._changed:
             log = self._running.pop(run_id, None)
             if log is None:
                 return
-            if not size:
+            if not size and not is_late:
                 self._write(b"- %d\n" % run_id)
                 return
             log.size, log.not_before = size, 0.0
@@ -258,4 +258,5 @@ def _read(line: bytes, logs: dict[int, WaitingLog]) -> None:
 
 def waiting_runs(state_dir: Path) -> set[int]:
     """Return the runs whose logs wait in any executor's list in a folder of states."""
-    return {log.run_id for path in state_dir.glob(f"*/{FILE_NAME}") for log in read_list(path)}
+    # A gateway has a folder for each app, with those of its executors.
+    return {log.run_id for path in state_dir.rglob(FILE_NAME) for log in read_list(path)}

@@ -112,6 +112,8 @@ class UploadCase:
     is_busy: Callable[[], bool] = lambda: False
     schedulers: Schedulers = field(init=False)
     uploads: LogUploads = field(init=False)
+    #: Runs whose logs are not complete yet, although they have ended.
+    late: set[int] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         identity = Identity.checked(APP, "one")
@@ -131,7 +133,7 @@ class UploadCase:
             LogSender(APP, self.log_folder),
             folder=self.folder / "state",
             is_busy=self.is_busy,
-            is_late=lambda _run_id: False,
+            is_late=lambda run_id: run_id in self.late,
             log=structlog.get_logger(),
             pauses=self.pauses,
         )

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from warren.broker.log_folder import shared_folder
 from warren.broker.process_use import ProcessUse
@@ -34,6 +35,11 @@ MAX_SPARES = 16
 def make_run_logs(settings: Settings) -> RunLogs:
     """Return the run logs in the configured folder, which leave the reserve of its disk free."""
     return RunLogs(settings.log_dir, reserve=Reserve.parse(settings.log_reserve))
+
+
+def shared_log_folder(settings: Settings) -> Path | None:
+    """Return the shared folder of the log store; None if there is none, or it is not a folder."""
+    return shared_folder(settings.log_store) if settings.log_store else None
 
 
 def make_confinement(settings: Settings) -> Confinement:
@@ -131,7 +137,7 @@ def make_executor(
             memory_limit=settings.memory_limit,
             log_spool_bytes=Reserve.parse(settings.log_spool).size,
         ),
-        log_folder=shared_folder(settings.log_store) if settings.log_store else None,
+        log_folder=shared_log_folder(settings),
         prints_logs=settings.log_stdout == "json",
     )
 

@@ -9,6 +9,7 @@ from warren.errors import SettingsError
 from warren.executor.boot_context import Limits
 from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.core.core import REMOTE_RETURN_SECONDS
+from warren.executor.disk import Reserve
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway
 from warren.executor.gateway.peers import Peers, Signatures
@@ -20,7 +21,7 @@ from warren.executor.messaging.outbox import Identity, Sender
 from warren.executor.processes.interface import SlotsFactory
 from warren.executor.state_folder import StateFolder
 from warren.settings.settings import KINDS, PREFIX, Settings, app_keys
-from warren.wiring.executor import make_run_logs
+from warren.wiring.executor import make_run_logs, shared_log_folder
 
 #: No limit: this host's load says nothing about the load of a registered executor.
 _WHOLE_PERCENT = 100.0
@@ -141,5 +142,8 @@ def _make_executor(
             cpu_limit=_WHOLE_PERCENT,
             memory_limit=_WHOLE_PERCENT,
             bequest_seconds=REMOTE_RETURN_SECONDS,
+            log_spool_bytes=Reserve.parse(settings.log_spool).size,
         ),
+        log_folder=shared_log_folder(settings),
+        prints_logs=settings.log_stdout == "json",
     )

@@ -22,7 +22,10 @@ class Case:
         self.printed = bytearray()
         self.is_open = True
         identity = Identity.checked("demo", "one")
-        self.printer = LogPrinter(identity, self.run_logs, self._write, structlog.get_logger())
+        self.late: set[int] = set()
+        self.printer = LogPrinter(
+            identity, self.run_logs, self.late.__contains__, self._write, structlog.get_logger()
+        )
         self.printer.start()
 
     def _write(self, lines: bytes) -> None:
@@ -100,6 +103,20 @@ def test_a_long_log_is_printed_whole_and_a_long_line_in_pieces(case: Case) -> No
     eventually(lambda: case.of(1)[-1:] == [lines[-1]] and case.of(2)[-1:] == ["end"])
     assert case.of(1) == lines
     assert "".join(case.of(2)) == "x" * 600_000 + "end"
+
+
+def test_a_log_that_comes_after_the_end_of_its_run_is_printed(case: Case) -> None:
+    case.late.add(1)
+    case.printer.begin(case.trigger(1))
+    case.printer.end(case.trigger(1))
+    case.printer.begin(case.trigger(2))
+    case.write(2, b"another\n")
+    eventually(lambda: case.of(2) == ["another"])
+
+    case.write(1, b"late\n")
+    case.late.clear()
+
+    eventually(lambda: case.of(1) == ["late"])
 
 
 def test_runs_that_write_nothing_print_nothing(case: Case) -> None:

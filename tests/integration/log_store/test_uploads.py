@@ -11,7 +11,7 @@ from tests.support.s3_server import S3Server
 from tests.support.upload_case import DAY_MS, UploadCase, key_of
 from warren.broker.transport import Confirm
 from warren.executor.log_uploads.uploads import Pauses
-from warren.executor.log_uploads.waiting_logs import waiting_runs
+from warren.executor.log_uploads.waiting_logs import WaitingLogs, waiting_runs
 from warren.scheduler.log_store.folder_store import FolderStore
 from warren.scheduler.log_store.store import StoredLogs
 
@@ -224,6 +224,30 @@ def test_logs_that_wait_are_not_deleted_for_their_age(case: UploadCase, s3: S3Se
 
     left = {path.name for path in other.parent.iterdir()}
     assert left == {"1.log", "2.log"}
+
+
+def test_a_log_that_comes_after_the_end_of_its_run_is_stored(case: UploadCase) -> None:
+    case.late.add(1)
+    case.begin(1)
+    log = Path(case.run_logs.path_of(DAY_MS, 1))
+    text = log.read_bytes()
+    log.unlink()
+
+    case.uploads.end(case.trigger(1), has_log=False)
+    log.write_bytes(text)
+    assert case.uploads.count == 1
+    case.late.clear()
+
+    eventually(all_stored(case, 1))
+
+
+def test_a_gateways_logs_that_wait_are_not_deleted_either(tmp_path: Path) -> None:
+    folder = tmp_path / "gateway" / "demo" / "jobs:9999"
+    folder.mkdir(parents=True)
+    waiting = WaitingLogs(folder, 1_000)
+    waiting.begin(7, 1, DAY_MS)
+
+    assert waiting_runs(tmp_path) == {7}
 
 
 def test_while_runs_wait_logs_are_stored_a_few_at_a_time(tmp_path: Path, s3: S3Server) -> None:
