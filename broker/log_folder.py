@@ -1,7 +1,9 @@
 """A log store in a shared folder, as executors write to it.
 
-A file is first written under another name, so that nobody reads an incomplete one. A file system
-that is not mounted leaves an empty folder without Warren's mark; nothing is written there.
+A file is first written under another name, so that nobody reads an incomplete one. It begins in the
+app's folder, whose group it takes: the system lets no executor pass that group on to folders if its
+user is not a member. A file system that is not mounted leaves an empty folder without Warren's
+mark; nothing is written there.
 """
 
 import contextlib
@@ -50,10 +52,12 @@ def write_log(folder: Path, app: str, key: str, write: Callable[[BinaryIO], obje
             parent.mkdir()
             with contextlib.suppress(OSError):
                 parent.chmod(_FOLDER_MODE)
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    new = folder / app / f".{path.name}.{secrets.token_hex(4)}"
     try:
         opened = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _FILE_MODE)
         with os.fdopen(opened, "wb") as file:
+            with contextlib.suppress(OSError):
+                os.fchmod(opened, _FILE_MODE)  # whatever the umask is
             write(file)
             file.flush()
             os.fsync(file.fileno())

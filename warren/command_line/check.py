@@ -133,7 +133,10 @@ def check_log_folder(settings: Settings) -> str:
         raise FileNotFoundError(
             f"{folder} has no {MARK}: it is not mounted, or no scheduler has used it yet"
         )
-    return check_folder(folder)
+    places = [folder, *sorted(path for path in folder.iterdir() if path.is_dir())]
+    if not any(os.access(place, os.W_OK | os.X_OK) for place in places):
+        raise PermissionError(f"neither {folder} nor an app's folder there is writable")
+    return f"{folder} is there and writable"
 
 
 def check_job_user(settings: Settings) -> str:

@@ -1,13 +1,17 @@
 """A shared folder is a store only while it is there, and no link in it is followed."""
 
 import os
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from warren.broker.log_folder import MARK, write_log
+from warren.command_line.check import check_log_folder
 from warren.scheduler.log_store.folder_store import FolderStore
 from warren.scheduler.log_store.store import StoreUnavailable
+from warren.settings.settings import Settings
 
 
 @pytest.fixture
@@ -82,6 +86,73 @@ def test_a_folder_with_other_files_does_not_become_a_store(tmp_path: Path) -> No
 
     with pytest.raises(StoreUnavailable, match="choose an empty folder"):
         FolderStore(tmp_path / "photos").prepare()
+
+
+def as_user(uid: int, groups: tuple[int, ...], act: Callable[[], object]) -> None:
+    """Do something in a process of another user, which keeps its files to itself.
+
+    Raises:
+        AssertionError: it failed; the text says how.
+
+    """
+    read, write = os.pipe()
+    if not (child := os.fork()):
+        try:
+            os.setgroups(groups)
+            os.setgid(uid)
+            os.setuid(uid)
+            os.umask(0o077)
+            act()
+        except BaseException as error:  # noqa: BLE001 - it is told
+            os.write(write, repr(error).encode())
+        os._exit(0)
+    os.close(write)
+    os.waitpid(child, 0)
+    with os.fdopen(read, "rb") as said:
+        assert said.read().decode() == ""
+
+
+@pytest.fixture
+def shared() -> Iterator[FolderStore]:
+    """A store whose folders have the owners that the page names."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as name:
+        Path(name).chmod(0o755)
+        store = FolderStore(Path(name) / "store")
+        store.prepare()
+        app = store.folder / "mine"
+        app.mkdir()
+        os.chown(app, EXECUTOR, SCHEDULERS)
+        app.chmod(0o2770)
+        yield store
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become other users")
+EXECUTOR, SCHEDULER, SCHEDULERS = 20_001, 20_002, 20_003
+
+
+@needs_root
+def test_schedulers_read_and_delete_what_another_user_has_stored(shared: FolderStore) -> None:
+    key = "mine/2026-01-01/1.log.gz"
+
+    as_user(EXECUTOR, (), lambda: put(shared, "mine", key, b"hello"))
+
+    as_user(SCHEDULER, (SCHEDULERS,), lambda: shared.fetch(key, 0, 5))
+    with pytest.raises(AssertionError, match="Permission denied"):
+        as_user(SCHEDULER, (), lambda: shared.fetch(key, 0, 5))
+    as_user(SCHEDULER, (SCHEDULERS,), lambda: shared.delete([key]))
+    assert list((shared.folder / "mine").iterdir()) == []
+
+
+@needs_root
+def test_a_check_takes_a_folder_in_which_the_executor_has_its_apps_only(
+    shared: FolderStore,
+) -> None:
+    settings = Settings(log_store=str(shared.folder))
+
+    as_user(EXECUTOR, (), lambda: check_log_folder(settings))
+
+    with pytest.raises(AssertionError, match=r"neither .* is writable"):
+        as_user(SCHEDULER, (), lambda: check_log_folder(settings))
 
 
 def test_a_check_leaves_nothing_behind(store: FolderStore) -> None:
