@@ -117,7 +117,7 @@ def _fill(session: Session, words: _Words) -> None:
             " boot_id, routed_by, routed_at, trigger_time, kill_requested_at)"
             " SELECT seq, 1 + seq % 5, 1 + seq % 500, 0, 0, 0, 0, :status, 'CRON',"
             " :now + seq, :now + seq, 0, 0, 1, 0, 0, 0, CONCAT('exec-', seq % 20), 'boot', :node,"
-            f" :now, {words.time}((:now + seq) / 1000.0),"
+            f" :now, {words.time}(floor((:now + seq) / 1000)),"
             " CASE WHEN seq % 97 = 0 THEN :now END",
             *(first, first + count - 1),
             status=status,
