@@ -20,13 +20,13 @@ _SPACE = re.compile(r"\s+")
 
 _SECRETS = (
     # the password, or the whole user, of an address
-    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s@]*@", re.IGNORECASE), rf"\1{_HIDDEN}@"),
+    (re.compile(r"(\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:\S*@", re.IGNORECASE), rf"\1{_HIDDEN}@"),
     (re.compile(r"\b(bearer|basic)\s+[\w.~+/=-]{6,}", re.IGNORECASE), rf"\1 {_HIDDEN}"),
-    # password=…, "api_key": "…", token: …
+    # password=…, "api_key":"…", token: …
     (
         re.compile(
             r"((?:passw(?:or)?d|passphrase|pwd|secret|token|credentials?|signature|authorization|"
-            r"api[_-]?key|access[_-]?key|private[_-]?key)[\w-]*[\"']?\s*(?:=|:\s)\s*)"
+            r"api[_-]?key|access[_-]?key|private[_-]?key)[\w-]*(?:\\?[\"']\s*:|\s*:(?=[\s\"'])|[\"']?\s*=)\s*)"
             r"(?!\*\*\*)(?:\"[^\"]*\"|'[^']*'|[^\s,;&)\]}]+)",
             re.IGNORECASE,
         ),

@@ -35,7 +35,12 @@ def test_without_a_message_the_status_stands_for_the_error() -> None:
     [
         ("mysql://me:hunter2@db/x is down", "mysql://***@db/x is down"),
         ("password=hunter2, host=db", "password=***, host=db"),
+        ("mysql://me:hunter@2@db/x is down", "mysql://***@db/x is down"),
         ('{"api_key": "hunter2"}', '{"api_key": ***}'),
+        ('{"password":"hunter 2","user":"me"}', '{"password":***,"user":"me"}'),
+        ('{"secret":4711}', '{"secret":***}'),
+        (r'body: "{\"token\":\"hunter2\",\"n\":1}"', r'body: "{\"token\":***,\"n\":1}"'),
+        ("password:'hunter 2'", "password:***"),
         ("Authorization: Bearer abc.def-123", "Authorization: *** ***"),
         ("key AKIAABCDEFGHIJKLMNOP is unknown", "key *** is unknown"),
         ("token eyJhbGciOi.eyJzdWIi.abc expired", "token *** expired"),
