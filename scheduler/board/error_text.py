@@ -56,7 +56,7 @@ def error_of(message: str, status: str) -> ErrorText:
     line = line.strip() or status
     alike = _VARYING.sub("#", line).lower()
     key = sha256(alike.encode(errors="replace")).hexdigest()[:KEY_LENGTH]
-    return ErrorText(key, _cut(line))
+    return ErrorText(key, cut(line, ERROR_LIMIT))
 
 
 def without_secrets(text: str) -> str:
@@ -66,9 +66,10 @@ def without_secrets(text: str) -> str:
     return text
 
 
-def _cut(text: str) -> str:
-    if len(text) <= ERROR_LIMIT:
+def cut(text: str, limit: int) -> str:
+    """Return a text of at most so many characters, without its middle if it is longer."""
+    if len(text) <= limit:
         return text
-    head = (ERROR_LIMIT - len(_CUT)) // 2
-    tail = ERROR_LIMIT - len(_CUT) - head
+    head = (limit - len(_CUT)) // 2
+    tail = limit - len(_CUT) - head
     return text[:head] + _CUT + text[-tail:]

@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from sqlalchemy.orm import Session
 
+from warren.scheduler.board.error_text import cut
 from warren.scheduler.limits import stored_uses
 from warren.sql.board import live
 from warren.sql.board.live import EventRow, SpellRow, Waiting
@@ -131,7 +132,7 @@ def _parts(together: Iterable[SpellRow]) -> Iterator[Happening]:
         yield Happening(
             kind=EventKind.OUTAGE,
             app_id=app_id,
-            subject=those[0].error_text[:_SUBJECT_LIMIT],
+            subject=cut(those[0].error_text, _SUBJECT_LIMIT),
             since_at=those[0].since_at,
             until_at=None if is_open else max(spell.last_at for spell in those),
             count=len(those),

@@ -51,6 +51,15 @@ def test_an_outage_over_several_apps_has_a_part_in_each() -> None:
     assert outages(spells[:4]) == []
 
 
+def test_an_outage_keeps_the_end_of_a_long_error() -> None:
+    text = f"{'x' * 300}: connection refused"
+
+    [outage] = outages([spell(minute, 40)._replace(error_text=text) for minute in range(5)])
+
+    assert len(outage.subject) == 255
+    assert outage.subject.endswith("x: connection refused")
+
+
 def test_other_errors_and_other_times_are_no_outage() -> None:
     errors = [spell(0, 9, key=key) for key in "abcde"]
     times = [spell(minute, minute + 1) for minute in range(0, 100, 20)]
