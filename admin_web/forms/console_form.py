@@ -151,8 +151,29 @@ class ChosenValue(NamedTuple):
     shown: str
 
 
+#: What WTForms itself says of what was entered.
+_BUILT_IN = {"Not a valid choice.": lazy_gettext("Not a valid choice.")}
+
+
+class _BuiltInWords:
+    """Translates what WTForms says, into the visitor's language."""
+
+    def gettext(self, text: str) -> str:
+        return str(_BUILT_IN.get(text, text))
+
+    def ngettext(self, one: str, several: str, number: int) -> str:
+        return one if number == 1 else several
+
+
 class ConsoleForm(Form):
     """A form that can also show a problem that belongs to no single field."""
+
+    class Meta:
+        """How WTForms treats it."""
+
+        def get_translations(self, _form: Form) -> _BuiltInWords:
+            """Return what translates the words of WTForms."""
+            return _BuiltInWords()
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

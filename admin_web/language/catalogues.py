@@ -14,9 +14,11 @@ from flask_babel import Babel, Domain, get_locale
 from warren.admin_web.visitors import known_visitor
 
 FOLDER = Path(__file__).parents[1] / "translations"
+#: The language of the texts in code and rows.
+ENGLISH = "en"
 #: By BCP 47 tag: Babel's name, and the name in the language itself.
 LANGUAGES = {
-    "en": ("en", "English"),
+    ENGLISH: ("en", "English"),
     "zh-CN": ("zh_CN", "简体中文"),
     "zh-TW": ("zh_TW", "繁體中文"),
 }
@@ -62,7 +64,7 @@ def language() -> str:
     for wanted, quality in request.accept_languages:
         if quality and (match := _known(wanted)):
             return match
-    return "en"
+    return ENGLISH
 
 
 def _known(wanted: str) -> str:
@@ -71,7 +73,7 @@ def _known(wanted: str) -> str:
     if first == "zh":
         is_traditional = "hans" not in rest and not _TRADITIONAL.isdisjoint(rest)
         return "zh-TW" if is_traditional else "zh-CN"
-    return "en" if first == "en" else ""
+    return ENGLISH if first == ENGLISH else ""
 
 
 @cache

@@ -26,6 +26,7 @@ from warren.admin_web.board_drawing import (
     strip,
 )
 from warren.admin_web.cached_counts import FRESH_SECONDS, CachedCounts
+from warren.admin_web.language.catalogues import ENGLISH, language
 from warren.admin_web.language.labels import reason_text, stored_text
 from warren.admin_web.links import link_to
 from warren.admin_web.local_times import LocalTimes, duration
@@ -52,6 +53,7 @@ from warren.scheduler.views.process_view import (
     schedulers_view,
 )
 from warren.sql import limits
+from warren.sql.board import due_runs
 from warren.sql.board import listing as board
 from warren.sql.board.listing import BoardScope, OldestRun, OutlookRow
 from warren.sql.instants import DAY_MS, HOUR_MS, epoch_ms
@@ -98,6 +100,7 @@ class Row:
 class Group:
     """Jobs that fail with the same error; its buttons act on the first `acted_on` of them."""
 
+    key: str
     error: str
     jobs: int
     acted_on: int
@@ -299,13 +302,15 @@ class BoardPages:
         listed = {key: [*jobs][:MAX_OF_GROUP] for key, jobs in newest.items()}
         rows = board.of_jobs(session, [id_ for ids in listed.values() for id_ in ids])
         running = board.oldest_running(session, rows)
+        reasons = _reasons(session, (group.first_run for group in page.view.board.groups))
         found: list[Group] = []
         for group in page.view.board.groups:
             runs = newest.get(group.error_key, {})
             of_group = [rows[id_] for id_ in listed.get(group.error_key, ()) if id_ in rows]
             found.append(
                 Group(
-                    error=group.error,
+                    key=group.error_key,
+                    error=stored_text(group.error, reasons.get(group.first_run)),
                     jobs=group.jobs,
                     acted_on=len(runs),
                     since_ms=_ms(group.since),
@@ -324,8 +329,8 @@ class BoardPages:
     def _row(self, state: JobOnBoard, running: OldestRun | None = None, cause: str = "") -> Row:
         """Return the row of a job.
 
-        `running` is the oldest run that is running, if one is; `cause` is why due times were
-        skipped.
+        `running` is the oldest run that is running, if one is; `cause` is why the job failed or
+        was skipped.
         """
         fails, long = state.trouble in FAILS, running if state.trouble is Trouble.LONG else None
         log_url = _log_url(state.error_run if fails else state.newest_run)
@@ -509,17 +514,27 @@ def mute_words(state: JobOnBoard, times: LocalTimes) -> str:
     return f"{words}: {state.mute.why}" if state.mute.why else words
 
 
-def _causes(session: Session, states: Iterable[JobOnBoard], now_ms: int) -> dict[int, str]:
-    """Return why the newest skipped due time of each job was skipped that is listed for it."""
+def _causes(session: Session, states: Sequence[JobOnBoard], now_ms: int) -> dict[int, str]:
+    """Return why jobs that are listed for it fail, or why their newest due time was skipped."""
+    failing = [state for state in states if state.trouble in FAILS]
+    reasons = _reasons(session, (state.error_run for state in failing))
+    causes = {
+        state.id: stored_text(state.error, reasons.get(state.error_run or 0)) for state in failing
+    }
     job_ids = [state.id for state in states if state.trouble is Trouble.SKIPPED]
     lines = history.skips_of_jobs(session, job_ids, from_ms=0, until_ms=now_ms, limit=1)
-    return {line.job_id: stored_text(line.reason, line.why) for line in lines}
+    return causes | {line.job_id: stored_text(line.reason, line.why) for line in lines}
+
+
+def _reasons(session: Session, run_ids: Iterable[int | None]) -> Mapping[int, str]:
+    """Return the stored reasons of runs that have failed; none are needed in English."""
+    return {} if language() == ENGLISH else due_runs.reasons(session, filter(None, run_ids))
 
 
 def _why(state: JobOnBoard, times: LocalTimes, cause: str) -> str:
     """Return the newest error of a job, or the reason why it is listed."""
     if state.trouble in FAILS:
-        return state.error
+        return cause or state.error
     spans = (state.took, state.usual, state.last_week)
     took, usual, week = (times.duration(int((seconds or 0) * 1000)) for seconds in spans)
     reasons: Mapping[Trouble, Callable[[], str]] = {

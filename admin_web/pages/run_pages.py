@@ -25,7 +25,7 @@ from warren.admin_web.forms.run_filter import (
     place_of,
 )
 from warren.admin_web.language import labels
-from warren.admin_web.language.labels import problem_text
+from warren.admin_web.language.labels import problem_text, stored_text
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.pages.board import mute_words
 from warren.admin_web.pages.glue import difference
@@ -608,7 +608,8 @@ def shared_errors(
             )
         else:
             job = ErrorOfJob(group=group, run=run)
-        errors.setdefault(said.key, SharedError(said.text, [])).jobs.append(job)
+        text = stored_text(said.text, run.message_why if run.message else run.trigger_why)
+        errors.setdefault(said.key, SharedError(text, [])).jobs.append(job)
     return sorted(
         errors.values(), key=lambda error: (not error.is_now, -error.count, -error.last_due)
     )

@@ -198,6 +198,18 @@ def messages(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
     }
 
 
+def reasons(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
+    """Return the reasons behind what `messages` returns, as JSON, of the runs that have one."""
+    has_message = func.coalesce(Run.message, "") != ""
+    why = case((has_message, Run.message_why), else_=Run.trigger_why)
+    return {
+        run_id: reason
+        for chunk in chunks(run_ids)
+        for run_id, reason in session.execute(select(Run.id, why).where(Run.id.in_(chunk)))
+        if reason
+    }
+
+
 def skips(session: Session, job_ids: Iterable[int]) -> list[Skip]:
     """Return the newest skips of each job, in no order."""
     return [

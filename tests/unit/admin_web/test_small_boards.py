@@ -8,7 +8,10 @@ from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
+from warren.broker.reasons import Why
 from warren.scheduler.board import next_hour
+from warren.scheduler.board.folding import rebuild
+from warren.scheduler.problems import explanation
 from warren.scheduler.views.board_view import MAX_JOBS
 from warren.sql.board.job_states import Trouble
 from warren.sql.instants import HOUR_MS, MINUTE_MS
@@ -105,3 +108,26 @@ def test_a_strip_ends_with_the_run_that_is_running(rows: Rows, admin: Visit, clo
 
         assert [' · running"' in strip for strip in strips] == [True, False], fine
         assert ['class="running"' in strip for strip in strips] == [True, False]
+
+
+def test_reasons_of_failures_are_in_the_visitors_language(
+    rows: Rows, admin: Visit, clock: Clock
+) -> None:
+    for name, nodes in (("one", "load"), ("two", "load"), ("three", "load, publish")):
+        job_id, said = rows.job(name), explanation(Why.FLOW_FAILED(nodes=nodes))
+        rows.run(job_id, clock.now, status="FAILED", message=said.text, message_why=said.why)
+        rows.database.write(lambda session, id_=job_id: rebuild(session, [id_], now_ms=clock.now))
+
+    chinese = {"headers": {"Accept-Language": "zh-CN"}}
+    for path in ("/", "/runs/errors"):
+        page = admin.get(path, **chinese).text
+        assert re.findall(r"以下节点失败且未被处理.([a-z, ]+)<", page) == ["load", "load, publish"]
+        assert "no node handled it" not in page
+    assert "no node handled it: load<" in admin.get("/", headers={"Accept-Language": "en"}).text
+
+
+def test_a_choice_that_is_none_is_refused_in_the_visitors_language(admin: Visit) -> None:
+    page = admin.get("/runs?status=bogus", headers={"Accept-Language": "zh-CN"}).text
+
+    assert "不是有效的选项" in page
+    assert "Not a valid choice" not in page
