@@ -63,6 +63,11 @@ def crowded(request: pytest.FixtureRequest) -> Iterator[Database]:
         yield database
 
 
+def sorted_at_once(database: Database) -> int:
+    """Return how many runs of a second are read whole: PostgreSQL's index of times has no ids."""
+    return SECOND if database.dialect.name == "postgresql" else 0
+
+
 def reads(database: Database, work: Callable[[Session], Any]) -> tuple[int, Any]:
     """Return how many rows the server read, of tables and indexes, and what came of it."""
     found, rows = database.read(lambda session: counting_rows(session, work))
@@ -79,6 +84,7 @@ def test_each_page_reads_a_page(
 ) -> None:
     before = None
     most += JOBS_WITH_RUNS if crowded.dialect.name == "postgresql" else 0
+    most += sorted_at_once(crowded)
 
     for _ in range(3):
         wanted = RunSearch(before=before, looked_at=LOOKED_AT, **asked)
@@ -194,5 +200,5 @@ def test_a_count_ends_at_either_bound(
 
     assert (found.number, found.is_all) == (300, False)
     assert (none.number, none.is_all) == (0, False)
-    assert read < 1_000
+    assert read < 1_000 + sorted_at_once(crowded)
     assert read_more < 5_000
