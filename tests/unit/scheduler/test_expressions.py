@@ -19,7 +19,7 @@ from warren.scheduler.expressions import (
 
 HUGE = 10**4_299
 DEEP: Any = []
-for _ in range(100_000):
+for _ in range(300_000):
     DEEP = [DEEP]
 NAMES: dict[str, Any] = {
     "run_date": date(2026, 3, 31),
