@@ -294,9 +294,13 @@ def newest_with_errors(
 
 
 def events(session: Session, app_ids: Collection[int] | None, *, since_ms: int) -> list[EventRow]:
-    """Return what lasted until after a moment, the newest first; app 0 is the whole cluster."""
+    """Return what lasted until after a moment, the newest first; app 0 is the whole cluster.
+
+    Events of deleted apps are left out.
+    """
     wanted = query(EventRow, BoardEvent, app=App.name).outerjoin(App, App.id == BoardEvent.app_id)
     wanted = wanted.where(or_(BoardEvent.until_at.is_(None), BoardEvent.until_at >= since_ms))
+    wanted = wanted.where(or_(BoardEvent.app_id == 0, App.id.is_not(None)))
     if app_ids is not None:
         wanted = wanted.where(BoardEvent.app_id.in_([0, *sorted(app_ids)]))
     newest = wanted.order_by(BoardEvent.since_at.desc(), BoardEvent.id.desc())

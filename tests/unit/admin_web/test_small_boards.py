@@ -15,7 +15,7 @@ from warren.scheduler.problems import explanation
 from warren.scheduler.views.board_view import MAX_JOBS
 from warren.sql.board.job_states import Trouble
 from warren.sql.instants import HOUR_MS, MINUTE_MS
-from warren.sql.models import JobError, JobState, Pause
+from warren.sql.models import BoardEvent, JobError, JobState, Pause
 
 
 def store(rows: Rows, *states: JobState | JobError) -> None:
@@ -96,6 +96,20 @@ def test_the_next_hour_names_a_late_job_that_has_never_run(
     rows.database.write(lambda session: next_hour.make(session, timezone="UTC", now_ms=clock.now))
 
     assert "1 of 1 due starts &gt; 1 h 1 min late: new<" in admin.get("/").text
+
+
+def test_the_pause_of_a_deleted_app_is_not_one_of_everything(
+    rows: Rows, admin: Visit, clock: Clock
+) -> None:
+    events = [
+        BoardEvent(kind="PAUSE", app_id=id_, subject="ops", since_at=clock.now, until_at=clock.now)
+        for id_ in (rows.app(), 4_711)
+    ]
+    rows.database.write(lambda session: session.add_all(events))
+
+    labels = re.findall(r"<strong>([^<]+ paused)</strong>", admin.get("/").text)
+
+    assert labels == ["reports paused"]
 
 
 def test_a_strip_ends_with_the_run_that_is_running(rows: Rows, admin: Visit, clock: Clock) -> None:
