@@ -169,6 +169,8 @@ class Page:
     groups: list[Group] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     more_url: str = ""
+    #: How many jobs are not listed at the end of all, as they have never run.
+    not_run: int = 0
     pools: list[PoolLine] = field(default_factory=list)
 
     @property
@@ -287,6 +289,7 @@ class BoardPages:
             )
         else:
             rows = board.everyone(session, scope, limit=PAGE + 1, place=place)
+            page.not_run = max(0, shown.total - place - len(rows)) if len(rows) <= PAGE else 0
         page.more_url = _more_url(rows, tab=page.tab)
         page.rows = self._rows(session, [job_state(row, now_ms) for row in rows[:PAGE]])
 

@@ -3,7 +3,7 @@
 import re
 from typing import Any
 
-from sqlalchemy import insert
+import pytest
 from sqlalchemy.orm import Session
 
 from tests.support.console import Clock, Visit
@@ -25,8 +25,8 @@ def store(rows: Rows, *states: JobState | JobError) -> None:
 def jobs(rows: Rows, number: int, trouble: Trouble, **columns: Any) -> list[int]:
     """Store jobs with the state that a scheduler would have stored; return their ids."""
     ids = [rows.job(f"{trouble.name.lower()}-{place:03}") for place in range(number)]
-    states = [{"job_id": id_, "trouble": trouble.value} | columns for id_ in ids]
-    rows.database.write(lambda session: session.execute(insert(JobState), states))
+    states = [JobState(job_id=id_, trouble=trouble.value, **columns) for id_ in ids]
+    store(rows, *states)
     return ids
 
 
@@ -110,6 +110,19 @@ def test_the_pause_of_a_deleted_app_is_not_one_of_everything(
     labels = re.findall(r"<strong>([^<]+ paused)</strong>", admin.get("/").text)
 
     assert labels == ["reports paused"]
+
+
+@pytest.mark.parametrize("ran", [0, 1])
+def test_all_jobs_are_those_that_have_not_run_too(rows: Rows, admin: Visit, ran: int) -> None:
+    jobs(rows, ran, Trouble.NONE)
+    for name in ("new", "newer"):
+        rows.job(name)
+
+    page = admin.get("/?tab=all").text
+
+    assert len(names(page)) == ran
+    assert "2 have not run yet</a>" in page
+    assert "Nothing here." not in page
 
 
 def test_a_strip_ends_with_the_run_that_is_running(rows: Rows, admin: Visit, clock: Clock) -> None:
