@@ -30,6 +30,7 @@ import structlog
 from warren.broker.log_blocks import pack
 from warren.broker.messages import (
     LOG_FAULT_LIMIT,
+    LOG_PARTS_LIMIT,
     LOGS_LIMIT,
     LogEnd,
     LogPlace,
@@ -333,7 +334,7 @@ class LogUploads:
     def _pack_part(self, log: WaitingLog, opened: contextlib.ExitStack) -> list[_Packed]:
         """Return what is new in a log, if anything is; now and then all that is stored too."""
         path = self._run_logs.path_of(log.scheduled_at_ms, log.run_id)
-        spans = [(log.parts + 1, log.offset, PART_BYTES)]
+        spans = [(log.parts + 1, log.offset, PART_BYTES)] if log.parts < LOG_PARTS_LIMIT else []
         if log.parts - log.whole_since >= PARTS_IN_A_ROW:
             spans.append((0, 0, log.offset))
         packed: list[_Packed] = []

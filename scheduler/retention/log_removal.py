@@ -17,8 +17,8 @@ from warren.sql.runs.stored_logs import LogRow
 
 LEASE = "log removal"
 POLL_SECONDS = 5.0
-#: Logs that are deleted at once.
-BATCH = 500
+#: Logs that are deleted at once, and about how many files: executors say how many parts there are.
+BATCH, FILES = 500, 10_000
 #: An upload that began just before its address expired may take as long again.
 GRACE_MS = 2_000 * PLACE_SECONDS
 #: When a log is tried again that could not be deleted.
@@ -79,17 +79,20 @@ class LogRemoval:
         )
         if not rows:
             return POLL_SECONDS
-        self._delete(rows, now_ms)
-        return 0.0 if len(rows) == BATCH else POLL_SECONDS
+        some = _first_of(rows)
+        self._delete(some, now_ms)
+        return 0.0 if len(some) < len(rows) or len(rows) == BATCH else POLL_SECONDS
 
     def leave(self) -> None:
         """Release the lease, so that another scheduler continues at once."""
         self._lease.release()
 
     def _drop_parts(self) -> None:
-        rows = [self._with_parts.popleft() for _ in range(len(self._with_parts))]
+        rows = _first_of(list(self._with_parts))
         if not rows:
             return
+        for _ in rows:
+            self._with_parts.popleft()
         parts = [key for row in rows for key in all_keys(row.key, row.parts)[1:]]
         faults = self._store.delete(parts)
         if not faults:
@@ -113,3 +116,15 @@ class LogRemoval:
             )
         if not gone:
             raise StoreUnavailable(f"no log could be deleted: {next(iter(faults.values()))}")
+
+
+def _first_of(rows: Sequence[LogRow]) -> list[LogRow]:
+    """Return the first rows, which together have about FILES files; at least one."""
+    first: list[LogRow] = []
+    files = 0
+    for row in rows:
+        if files >= FILES:
+            break
+        first.append(row)
+        files += row.parts + 1
+    return first

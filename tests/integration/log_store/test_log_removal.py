@@ -1,13 +1,19 @@
 """A stored log goes with its run."""
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import pytest
 
 from tests.integration.log_store.conftest import Place, Rows
 from tests.support.cluster import Cluster
 from tests.support.s3_server import S3Server
+from warren.broker.messages import LOG_PARTS_LIMIT
+from warren.scheduler.log_store.folder_store import FolderStore
 from warren.scheduler.log_store.store import StoreUnavailable
 from warren.scheduler.retention.clearing import CalendarDays, Clearing, ClearingCriteria, clear_all
 from warren.scheduler.retention.log_removal import AGAIN_MS, GRACE_MS, LogRemoval
+from warren.sql.runs import stored_logs
 
 pytestmark = pytest.mark.parametrize("cluster", ["memory"], indirect=True)
 
@@ -95,6 +101,34 @@ def test_what_cannot_be_deleted_is_tried_again_and_holds_up_no_other(
     role.run_round(later_ms + AGAIN_MS)
 
     assert place.files() == []
+
+
+class ManyKeys(FolderStore):
+    """Counts the keys that it is given at once."""
+
+    most = 0
+
+    def delete(self, keys: Sequence[str]) -> dict[str, str]:
+        self.most = max(self.most, len(keys))
+        return {}
+
+
+def test_logs_that_are_said_to_have_very_many_parts_fill_no_memory(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    store, now_ms = ManyKeys(tmp_path / "store"), cluster.now_ms()
+    logs = {run_id: (1, f"demo/2026-01-01/{run_id}.log.gz") for run_id in range(1, 9)}
+    parts = [{"run_id": run_id, "parts": LOG_PARTS_LIMIT} for run_id in logs]
+    cluster.database.write(lambda session: stored_logs.offer(session, logs, 1))
+    cluster.database.write(lambda session: stored_logs.note(session, parts))
+    role = LogRemoval(node="a", database=cluster.database, store=store)
+    role.drop_parts(list(cluster.database.read(lambda s: stored_logs.by_runs(s, logs)).values()))
+    cluster.database.write(lambda session: stored_logs.give_up(session, logs, 1))
+
+    while cluster.database.read(lambda session: stored_logs.by_runs(session, logs)):
+        role.run_round(now_ms)
+
+    assert LOG_PARTS_LIMIT <= store.most < 2 * LOG_PARTS_LIMIT
 
 
 def test_one_scheduler_at_a_time_deletes(cluster: Cluster, s3: S3Server) -> None:

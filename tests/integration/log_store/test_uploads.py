@@ -9,6 +9,7 @@ import pytest
 from tests.support.eventually import eventually
 from tests.support.s3_server import S3Server
 from tests.support.upload_case import DAY_MS, UploadCase, key_of
+from warren.broker.messages import LOG_PARTS_LIMIT
 from warren.broker.transport import Confirm
 from warren.executor.log_uploads.uploads import Pauses
 from warren.executor.log_uploads.waiting_logs import WaitingLogs, waiting_runs
@@ -298,6 +299,18 @@ def test_a_log_that_grows_for_long_has_few_parts_to_read(case: UploadCase, s3: S
 
     assert text.decode().splitlines() == [f"line {number}" for number in range(65)]
     assert len({key for _, key, _ in s3.requests}) <= 35
+
+
+def test_a_log_with_all_parts_that_there_may_be_holds_up_no_other(case: UploadCase) -> None:
+    case.begin(1, b"of six days\n")
+    case.waiting.running()[0].parts = LOG_PARTS_LIMIT
+    case.begin(2, b"first line\n")
+
+    eventually(lambda: stored_text(case, 2) == b"first line\n")
+
+    assert all(log.part <= LOG_PARTS_LIMIT for asked in case.schedulers.asked for log in asked.logs)
+    case.uploads.end(case.trigger(1), has_log=True)
+    eventually(lambda: case.schedulers.stored == [1])
 
 
 def test_the_whole_log_replaces_its_parts(case: UploadCase) -> None:
