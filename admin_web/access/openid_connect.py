@@ -476,7 +476,7 @@ class _Http:
 
     def may_call(self, address: object) -> bool:
         """Return whether a URL is one of https, or of this machine if the provider is."""
-        if not isinstance(address, str):
+        if not isinstance(address, str) or not address.isascii():
             return False
         try:
             parts = urlsplit(address)

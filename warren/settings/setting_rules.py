@@ -211,6 +211,9 @@ def check_console_url(url: str) -> str:
     return url.rstrip("/")
 
 
+_VISIBLE = re.compile(r"[\x21-\x7e]{1,255}")
+
+
 def check_issuer(url: str) -> str:
     """Return the URL of an OpenID provider, exactly as its tokens name it."""
     parts = _https(url)
@@ -234,13 +237,15 @@ def _https(url: str) -> SplitResult:
     parts = _split(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError("this is not one")
+    if not _VISIBLE.fullmatch(url):
+        raise ValueError("it has other characters than visible ASCII, or over 255")
     if parts.scheme == "http" and not is_loopback(parts.hostname):
         raise ValueError("http is only for this machine: others could read what passes")
     return parts
 
 
 def check_client_id(text: str) -> str:
-    if not re.fullmatch(r"[\x21-\x7e]{1,255}", text):
+    if not _VISIBLE.fullmatch(text):
         raise ValueError("it has other characters than visible ASCII, or over 255")
     return text
 
