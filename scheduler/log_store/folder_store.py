@@ -67,6 +67,9 @@ class FolderStore:
         try:
             with self._opened(key) as file:
                 return os.pread(file, length, offset)
+        except FileNotFoundError:
+            self._must_be_there()
+            return b""
         except OSError as error:
             raise _unavailable(error) from error
 

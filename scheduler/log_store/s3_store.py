@@ -78,7 +78,12 @@ class S3Store:
             return b""
         with _told(self._bucket):
             span = f"bytes={offset}-{offset + length - 1}"
-            answer = self._call("get_object", key, Range=span)
+            try:
+                answer = self._call("get_object", key, Range=span)
+            except ClientError as error:
+                if _code(error) in _ABSENT:
+                    return b""
+                raise
             # A server that ignores the range would send the whole file.
             text: bytes = answer["Body"].read(length)
             answer["Body"].close()

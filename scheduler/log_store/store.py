@@ -37,7 +37,7 @@ class LogStore(Protocol):
         """Return how many bytes a file has; None if there is none."""
 
     def fetch(self, key: str, offset: int, length: int) -> bytes:
-        """Return a part of a file."""
+        """Return a part of a file; empty if it is gone."""
 
     def delete(self, keys: Sequence[str]) -> dict[str, str]:
         """Delete files, also those that are not there; return why others could not be deleted."""

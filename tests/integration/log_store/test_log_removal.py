@@ -10,7 +10,7 @@ from tests.support.cluster import Cluster
 from tests.support.s3_server import S3Server
 from warren.broker.messages import LOG_PARTS_LIMIT
 from warren.scheduler.log_store.folder_store import FolderStore
-from warren.scheduler.log_store.store import StoreUnavailable
+from warren.scheduler.log_store.store import StoredLogs, StoreUnavailable
 from warren.scheduler.retention.clearing import CalendarDays, Clearing, ClearingCriteria, clear_all
 from warren.scheduler.retention.log_removal import AGAIN_MS, GRACE_MS, LogRemoval
 from warren.sql.runs import stored_logs
@@ -101,6 +101,21 @@ def test_what_cannot_be_deleted_is_tried_again_and_holds_up_no_other(
     role.run_round(later_ms + AGAIN_MS)
 
     assert place.files() == []
+
+
+def test_a_log_that_goes_while_it_is_read_is_gone_and_the_store_is_not_away(
+    cluster: Cluster, place: Place, rows: Rows
+) -> None:
+    [run_id] = stored(cluster, place, rows, 1)
+    row = rows.find(run_id)
+    assert row is not None
+    log = StoredLogs(lambda: place.store).open(row.key)
+    assert log is not None
+    assert log.read(1, 1).text == "a line"
+
+    place.store.delete([row.key])
+
+    assert place.store.fetch(row.key, 0, 5) == b""
 
 
 class ManyKeys(FolderStore):
