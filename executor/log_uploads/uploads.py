@@ -414,6 +414,7 @@ class LogUploads:
         except OSError as error:
             why = f"it cannot be read: {error.strerror or error}"
         else:
+            self._waiting.measure(log, status.st_size)
             if status.st_size:
                 return _Packed(log, into, status.st_size, packed)
             why = ""

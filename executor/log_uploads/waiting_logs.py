@@ -147,6 +147,14 @@ class WaitingLogs:
                 self._taken[log.run_id] = log
         return taken
 
+    def measure(self, log: WaitingLog, size: int) -> None:
+        """Note the size of a log that was taken; it was not known before, or has changed."""
+        with self._changed:
+            if size != log.size:
+                self._bytes += size - log.size
+                log.size = size
+                self._write(b"= %d %d\n" % (log.run_id, size))
+
     def put_back(self, logs: Iterable[WaitingLog]) -> None:
         """Have logs wait again, behind the others."""
         with self._changed:

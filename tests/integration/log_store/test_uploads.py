@@ -242,6 +242,22 @@ def test_a_log_that_comes_after_the_end_of_its_run_is_stored(case: UploadCase) -
     eventually(all_stored(case, 1))
 
 
+def test_logs_that_come_after_the_end_of_their_runs_count_too(tmp_path: Path, s3: S3Server) -> None:
+    case = UploadCase(tmp_path, s3.store(prefix=""), most_bytes=100)
+    s3.refuse = lambda method, _key: (503, "SlowDown") if method == "PUT" else None
+    case.late |= {1, 2, 3}
+    for run_id in (1, 2, 3):
+        case.begin(run_id)
+        case.uploads.end(case.trigger(run_id), has_log=False)
+        case.write(run_id, b"x" * 60)
+
+    case.late.clear()
+
+    eventually(lambda: len(case.schedulers.dropped) == 2)
+    assert case.waiting.size <= 100
+    case.uploads.close()
+
+
 def test_a_gateways_logs_that_wait_are_not_deleted_either(tmp_path: Path) -> None:
     folder = tmp_path / "gateway" / "demo" / "jobs:9999"
     folder.mkdir(parents=True)
