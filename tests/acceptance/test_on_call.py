@@ -306,6 +306,18 @@ def test_the_keys_do_nothing_elsewhere_and_can_be_switched_off(home: Page) -> No
     expect(home.locator("#board")).to_be_visible()
 
 
+def test_the_title_and_the_icon_follow_what_the_page_says(home: Page) -> None:
+    def one_more(route: Route) -> None:
+        answer = route.fetch()
+        route.fulfill(response=answer, body=answer.text().replace("13", "14"))
+
+    expect(home).to_have_title("13 jobs fail · Warren")
+    home.route(home.url, one_more)
+
+    expect(home).to_have_title("14 jobs fail · Warren", timeout=60_000)
+    expect(home.locator("link[rel=icon]")).to_have_attribute("href", re.compile("n=14$"))
+
+
 def test_on_a_phone_nothing_is_wider_than_the_screen(chromium: Browser, url: str) -> None:
     page = page_of(chromium, url, "admin", viewport={"width": 390, "height": 844})
     page.goto("/")

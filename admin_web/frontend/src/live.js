@@ -1,6 +1,6 @@
 // Replaces each element with `data-live="5"` and an id every 5 s by its new version; one request
-// serves all elements of the page, and those with `data-along`. Pauses while the page is hidden and while the element is in use;
-// ends when the new version no longer has `data-live`.
+// serves all elements of the page, those with `data-along`, and its title and icon. Pauses while the
+// page is hidden and while the element is in use; ends when the new version no longer has `data-live`.
 import { lost, onReturn, sessionLost } from "./conditions.js";
 
 const HEADERS = { "Warren-Live": "1" };
@@ -46,11 +46,19 @@ async function refresh(wanted) {
       const fresh = page.getElementById(part.id);
       if (fresh && part.isConnected && !isInUse(part)) replace(part, fresh);
     }
+    tell(page);
     return true;
   } catch {
     for (const part of wanted) part.dataset.stale = "";
     return false;
   }
+}
+
+// The tab of a browser says the same as the page.
+function tell(page) {
+  document.title = page.title;
+  const [shownIcon, freshIcon] = [document, page].map((one) => one.querySelector("link[rel=icon]"));
+  if (shownIcon && freshIcon && shownIcon.outerHTML !== freshIcon.outerHTML) shownIcon.replaceWith(document.adoptNode(freshIcon));
 }
 
 // Removes the role of messages that were already there, so that screen readers do not repeat them.
