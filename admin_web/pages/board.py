@@ -98,7 +98,11 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """Jobs that fail with the same error; its buttons act on the first `acted_on` of them."""
+    """Jobs that fail with the same error; its buttons act on the first `acted_on` of them.
+
+    `mutes` say who looks after them, each with the names of the jobs that it is about, or none if
+    it is about all `rows`.
+    """
 
     key: str
     error: str
@@ -107,6 +111,7 @@ class Group:
     since_ms: int
     first_job: str
     rows: Sequence[Row]
+    mutes: Mapping[str, Sequence[str]]
     again_url: str
     log_url: str
     mute_url: str
@@ -309,7 +314,11 @@ class BoardPages:
         found: list[Group] = []
         for group in page.view.board.groups:
             runs = newest.get(group.error_key, {})
-            of_group = [rows[id_] for id_ in listed.get(group.error_key, ()) if id_ in rows]
+            of_group = [
+                self._row(job_state(rows[id_], page.now_ms), running.get(id_))
+                for id_ in listed.get(group.error_key, ())
+                if id_ in rows
+            ]
             found.append(
                 Group(
                     key=group.error_key,
@@ -318,10 +327,8 @@ class BoardPages:
                     acted_on=len(runs),
                     since_ms=_ms(group.since),
                     first_job=group.first_job,
-                    rows=[
-                        self._row(job_state(row, page.now_ms), running.get(row.job_id))
-                        for row in of_group
-                    ],
+                    rows=of_group,
+                    mutes=_mutes(of_group),
                     again_url=_again_url([run_id for run_id in runs.values() if run_id]),
                     log_url=_log_url(group.first_run),
                     mute_url=_mute_url([*runs]),
@@ -515,6 +522,15 @@ def mute_words(state: JobOnBoard, times: LocalTimes) -> str:
     if not state.mute.silent:
         words = gettext("acknowledged until %(time)s by %(who)s", time=until, who=state.mute.by)
     return f"{words}: {state.mute.why}" if state.mute.why else words
+
+
+def _mutes(rows: Sequence[Row]) -> dict[str, Sequence[str]]:
+    """Return the mutes of some jobs, each with the names of its jobs; with none if it has all."""
+    names: dict[str, list[str]] = {}
+    for row in rows:
+        if row.mute:
+            names.setdefault(row.mute, []).append(row.state.job)
+    return {words: of if len(of) < len(rows) else () for words, of in names.items()}
 
 
 def _causes(session: Session, states: Sequence[JobOnBoard], now_ms: int) -> dict[int, str]:

@@ -125,6 +125,22 @@ def test_all_jobs_are_those_that_have_not_run_too(rows: Rows, admin: Visit, ran:
     assert "Nothing here." not in page
 
 
+def test_a_group_tells_who_looks_after_its_jobs(rows: Rows, admin: Visit, clock: Clock) -> None:
+    error = {"error_key": "k", "error_text": "no disk", "failing_since": clock.now}
+    first, second = jobs(rows, 2, Trouble.FAILING, failing_count=1, **error)
+
+    def said() -> list[str]:
+        return re.findall(r"<small>(muted until .+?)</small>", admin.get("/").text)
+
+    admin.post("/mutes", {"id": str(first), "span": "4h", "why": "ordered", "silent": "1"})
+    [of_one] = said()
+    admin.post("/mutes", {"id": str(second), "span": "4h", "why": "ordered", "silent": "1"})
+    [of_both] = said()
+
+    assert of_one.endswith("by admin: ordered · failing-000")
+    assert of_both.endswith("by admin: ordered")
+
+
 def test_a_strip_ends_with_the_run_that_is_running(rows: Rows, admin: Visit, clock: Clock) -> None:
     [failing] = jobs(rows, 1, Trouble.FAILING, failing_since=clock.now - HOUR_MS, failing_count=1)
     [fine] = jobs(rows, 1, Trouble.NONE)
