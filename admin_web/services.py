@@ -1,10 +1,12 @@
 """What the console and the API need from outside."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from warren.admin_web.identity_provider import Provider
+from warren.admin_web.identity_provider import Provider, ProviderAway
 from warren.broker.rpc import Requester
 from warren.resources.job_files import CheckBody, Checked, JobFileText, ValuesGiven
 from warren.scheduler.actor import Actor
@@ -27,6 +29,10 @@ JobFileWriter = Callable[
 ]
 
 
+#: How many of the console's six threads may wait for the provider, and seconds until they may.
+ASKING, PLACE_SECONDS = 3, 1.0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SingleSignOn:
     """Single sign-on, where it is set up.
@@ -43,6 +49,24 @@ class SingleSignOn:
     tokens_ms: int
     contact: str = ""
     signed_out_url: str = ""
+    _places: threading.BoundedSemaphore = field(
+        default_factory=lambda: threading.BoundedSemaphore(ASKING), repr=False
+    )
+
+    @contextmanager
+    def asked(self) -> Iterator[Provider]:
+        """Yield the provider to a page that may have to wait for it; few do at a time.
+
+        Raises:
+            ProviderAway: too many do already.
+
+        """
+        if not self._places.acquire(timeout=PLACE_SECONDS):
+            raise ProviderAway("too many people wait for the provider; try again")
+        try:
+            yield self.provider
+        finally:
+            self._places.release()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,6 +4,7 @@ Another page lets a user allow `warren login` on a machine to act for them.
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 from flask import (
     abort,
@@ -26,6 +27,7 @@ from warren.admin_web import template_globals
 from warren.admin_web.access.gate import LAPSED, POLICY, TOKEN, local_path, origin
 from warren.admin_web.access.sign_ins import SignedIn, SignIns, TooManyAttempts, network_of
 from warren.admin_web.forms.console_form import REQUIRED, ConsoleForm, select_choices
+from warren.admin_web.identity_provider import ProviderError
 from warren.admin_web.language import catalogues, labels
 from warren.admin_web.language.catalogues import LANGUAGES
 from warren.admin_web.links import page_of
@@ -134,7 +136,9 @@ class SignInPages:
             lambda reader: identities.of_user(reader, known.user_id)
         )
         token = self._sso.provider.unseal(sealed, owner.key_hash) if owner is not None else None
-        return self._sso.provider.sign_out_url(token or "", self._sso.signed_out_url)
+        with suppress(ProviderError), self._sso.asked() as provider:
+            return provider.sign_out_url(token or "", self._sso.signed_out_url)
+        return None
 
 
 def start_session(token: str, target: str) -> Response:

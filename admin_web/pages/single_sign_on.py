@@ -17,6 +17,7 @@ from warren.admin_web.identity_provider import (
     Attempt,
     GroupsMissing,
     Proof,
+    Provider,
     ProviderError,
     SignInInvalid,
 )
@@ -73,7 +74,15 @@ class SingleSignOnPages:
     @route("/sso/callback", Right.ANYONE)
     def callback(self) -> str | Response | tuple[str, int] | tuple[str, int, dict[str, str]]:
         """Take a browser back from the provider."""
-        self._sso()
+        try:
+            with self._sso().asked() as provider:
+                return self._called_back(provider)
+        except ProviderError as error:
+            return self._away(error)
+
+    def _called_back(
+        self, provider: Provider
+    ) -> str | Response | tuple[str, int] | tuple[str, int, dict[str, str]]:
         kept = self._kept(request.args.get("state", ""))
         if kept is None:
             words = gettext("This sign-in was begun in another browser, or too long ago.")
@@ -82,7 +91,7 @@ class SingleSignOnPages:
             words = gettext("Too many attempts. Try again in %(s)s s.", s=wait.seconds)
             return (*_refused(words, 429), {"Retry-After": str(wait.seconds)})
         try:
-            return self._come_back(*kept)
+            return self._come_back(provider, *kept)
         except SignInInvalid as error:
             return self._invalid(error, gettext("The provider's answer does not prove a sign-in."))
         except GroupsMissing as error:
@@ -93,16 +102,16 @@ class SingleSignOnPages:
                     "administrator can make it send only the groups that are assigned to Warren."
                 ),
             )
-        except ProviderError as error:
-            return self._away(error)
 
-    def _come_back(self, attempt: Attempt, target: str, links: int) -> Response | tuple[str, int]:
+    def _come_back(
+        self, provider: Provider, attempt: Attempt, target: str, links: int
+    ) -> Response | tuple[str, int]:
         if "error" in request.args:
             said = request.args.get("error_description") or request.args["error"]
             self._sign_ins.record_refusal(origin())
             return _refused(gettext("The provider did not sign you in."), 401, said[:200])
         sso, at_ms = self._sso(), self._services.now_ms()
-        proof = sso.provider.redeem(
+        proof = provider.redeem(
             attempt, request.args.get("code", ""), issuer=request.args.get("iss")
         )
         if links and (refusal := self._link(proof, links)) is not None:
@@ -160,9 +169,9 @@ class SingleSignOnPages:
             ProviderError: the provider does not answer.
 
         """
-        provider = self._sso().provider
-        attempt = provider.new_attempt()
-        url = provider.sign_in_url(attempt, is_fresh=bool(links))
+        with self._sso().asked() as provider:
+            attempt = provider.new_attempt()
+            url = provider.sign_in_url(attempt, is_fresh=bool(links))
         began = self._services.now_ms() // 1000
         open_now = {
             state: one for state, one in self._open().items() if began - one[0] < ATTEMPT_SECONDS

@@ -1,6 +1,7 @@
 """Signing in at the provider: who is let in with which rights, and each way it can go wrong."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
 import pytest
@@ -9,6 +10,8 @@ from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
 from tests.support.oidc_provider import KEYS, Faults, OidcProvider
 from tests.support.sso import SsoConsole, is_in
 from warren.admin_web.pages.single_sign_on import ATTEMPT_SECONDS
+from warren.admin_web.serving.http_server import PAGE_THREADS
+from warren.admin_web.services import ASKING
 from warren.sql.accounts import identities
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
@@ -472,6 +475,18 @@ class TestProviderAway:
 
         assert answer.status_code == 503
         assert detail(answer.text).endswith("does not answer in time")
+
+    def test_few_pages_wait_for_a_slow_one(self, console: SsoConsole) -> None:
+        console.provider.faults = Faults(delay_seconds=30)
+        count = PAGE_THREADS
+
+        with ThreadPoolExecutor(count) as threads:
+            answers = list(threads.map(lambda _: console.visit().get("/sso/start"), range(count)))
+
+        assert [answer.status_code for answer in answers] == [503] * count
+        said = [detail(answer.text) for answer in answers]
+        refused = said.count("too many people wait for the provider; try again")
+        assert 1 <= refused <= count - ASKING  # a busy machine may be late with one
 
     def test_one_that_calls_itself_otherwise_is_refused(
         self, database: Database, clock: Clock, provider: OidcProvider
