@@ -54,8 +54,17 @@ def _line(job: JobOnBoard, now_ms: int) -> tuple[str, ...]:
         job.trouble.lower(),
         relative(since, now_ms),
         str(job.count),
-        _why(job),
+        " · ".join(filter(None, [_why(job), _mute(job, now_ms)])),
     )
+
+
+def _mute(job: JobOnBoard, now_ms: int) -> str:
+    """Return who looks after a job, until when and why; empty if nobody does."""
+    if job.mute is None:
+        return ""
+    done = "muted" if job.mute.silent else "acknowledged"
+    ends = relative(milliseconds(job.mute.until), now_ms)
+    return f"{done} by {job.mute.by}, ends {ends}: {job.mute.why}".removesuffix(": ")
 
 
 def _why(job: JobOnBoard) -> str:

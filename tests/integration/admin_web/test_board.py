@@ -398,6 +398,7 @@ def test_the_command_line_says_the_sentence_and_its_status_tells_scripts(
     assert json.loads(as_json.output)["failing"] == 13
 
 
+@pytest.mark.usefixtures("restored_logs")
 def test_a_mute_is_told_in_the_row_and_ends_when_somebody_says_so(
     installation: Installation,
 ) -> None:
@@ -409,6 +410,9 @@ def test_a_mute_is_told_in_the_row_and_ends_when_somebody_says_so(
     muted = installation.admin.post("/mutes", form, follow_redirects=True).text
     assert "muted until" in muted
     assert "by anna: the partner knows" in words(muted)
+    env = {"WARREN_DATABASE_URL": str(installation.database.url)}
+    listed = CliRunner().invoke(root, ["status"], env=env).output
+    assert "no answer within 30 s · muted by anna, ends in 4 h: the partner knows\n" in listed
 
     ended = installation.admin.post("/mutes", form | {"end": "1"}, follow_redirects=True).text
     assert "muted until" not in ended
