@@ -10,8 +10,8 @@ from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
 from tests.support.oidc_provider import KEYS, Faults, OidcProvider
 from tests.support.sso import SsoConsole, is_in
 from warren.admin_web.pages.single_sign_on import ATTEMPT_SECONDS
-from warren.admin_web.serving.http_server import PAGE_THREADS
 from warren.admin_web.services import ASKING
+from warren.admin_web.serving.http_server import PAGE_THREADS
 from warren.sql.accounts import identities
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.engine import Database
