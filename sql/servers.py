@@ -425,8 +425,8 @@ class _Looks:
 
 def _name(url: URL, port: int) -> str:
     """Return what names a server in messages; `port` is the usual one."""
-    socket = url.query.get(SOCKET)
-    return str(socket or f"{url.host}:{url.port or port}")
+    host = f"[{url.host}]" if ":" in (url.host or "") else url.host
+    return str(url.query.get(SOCKET) or f"{host}:{url.port or port}")
 
 
 def _rows(connection: Any, statement: str) -> list[tuple[Any, ...]]:

@@ -31,8 +31,10 @@ def _check_server_url(arguments: Sequence[str], url: str) -> None:
 
     """
     parts = urlsplit(url)
-    # To SQLAlchemy a / or ? before an @ is part of the password, and there are no fragments.
-    if not url.isprintable() or "#" in url or "@" in parts.path + parts.query:
+    # To SQLAlchemy a / or ? before an @ is part of the password, what follows the first @ is the
+    # host, and there are no fragments.
+    password = parts.netloc.rpartition("@")[0].partition(":")[2]
+    if not url.isprintable() or "#" in url or "@" in password + parts.path + parts.query:
         raise ValueError("a special character is not quoted; write %23 for #, %2F for /, %40 for @")
     check_one_host(url)
     values = parse_qsl(parts.query, keep_blank_values=True)
@@ -139,13 +141,24 @@ def listed(urls: str) -> list[str]:
 
 
 def name_of(url: str) -> str:
-    """Return what names a server in messages: its host and port, or its socket; no password."""
+    """Return what names a server in messages: its host and port, or its socket; no password.
+
+    Raises:
+        ValueError: that cannot be told apart from the user and the password.
+
+    """
     form = form_of(url)
     if form is None or form.is_embedded:
         return url.partition("://")[0][:20] + "://…"
     parts = urlsplit(url)
-    socket = dict(parse_qsl(parts.query)).get(SOCKET)
-    return socket or parts.netloc.rpartition("@")[2]
+    if "@" in parts.path + parts.query + parts.fragment:
+        raise ValueError("a special character is not quoted")
+    if "@" not in parts.netloc:
+        parts.port  # noqa: B018 - it raises if a user and a password are in its place
+    place = parts.netloc.rpartition("@")[2].lower()
+    if ":" not in place.rpartition("]")[2]:
+        place += f":{form.port}"
+    return dict(parse_qsl(parts.query)).get(SOCKET) or place
 
 
 def is_local(host: str) -> bool:

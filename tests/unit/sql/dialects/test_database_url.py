@@ -51,6 +51,8 @@ def test_a_supported_url_is_read(url: str) -> None:
         ("mysql+pymysql://u@h/d?ssl_caa=f", "unknown argument 'ssl_caa', did you mean 'ssl_ca'?"),
         ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_ca=g", "the argument 'ssl_ca' occurs twice"),
         ("mysql+pymysql://localhost:1/hunter2@h/d", "a special character is not quoted"),
+        ("mysql+pymysql://u:a@hunter2@h/d", "a special character is not quoted"),
+        ("postgresql+psycopg://u:a@hunter2@h/d", "a special character is not quoted"),
         ("mysql+pymysql://localhost:1/d?charset=hunter2@h/d", "a special character is not quoted"),
         ("mysql+pymysql://u@localhost/d?charset=a#&host=hunter2", "character is not quoted"),
         ("mysql+pymysql://u@local\thost/d", "a special character is not quoted"),
