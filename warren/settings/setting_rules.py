@@ -405,7 +405,10 @@ def check_gateway_peers(text: str) -> str:
     urls = [url.strip().rstrip("/") for url in text.split(",") if url.strip()]
     for url in urls:
         parts = _split(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        if parts.username is not None:
+            raise ValueError("a user name or a password is in one")
+        is_plain = url.isprintable() and " " not in url and not (parts.query or parts.fragment)
+        if parts.scheme not in ("http", "https") or not parts.hostname or not is_plain:
             raise ValueError(f"{url[:100]!r} is not one")
     return ",".join(urls)
 

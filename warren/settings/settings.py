@@ -703,7 +703,8 @@ def flag_of(name: str) -> str:
 
 
 def _words(name: str, value: Any, detail: str, origin: str) -> str:
-    shown = "" if name in secret_names() else f", got: {value!r}"
+    is_hidden = "@" in str(value) and has_password(str(value))
+    shown = "" if name in secret_names() or is_hidden else f", got: {value!r}"
     return f"{origin}: expected {KINDS[name].expected}{shown}" + (f" ({detail})" if detail else "")
 
 
