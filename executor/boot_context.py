@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from warren.broker.messages import Trigger, Welcome
+from warren.broker.messages import Natural, Trigger, Welcome
 from warren.broker.signing import Sealer
 from warren.broker.transport import Transport
 from warren.executor.disk import DiskWatch
@@ -31,7 +31,7 @@ class _Note(msgspec.Struct, frozen=True, kw_only=True):
     """What the file holds: an epoch, its proof, and the cluster."""
 
     cluster: str = ""
-    epoch: int = 0
+    epoch: Natural = 0
     proof: str = ""
 
 
@@ -41,7 +41,7 @@ class KnownEpoch:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._note = _Note()
-        with suppress(OSError, msgspec.MsgspecError):
+        with suppress(OSError, msgspec.MsgspecError, UnicodeError, RecursionError):
             self._note = msgspec.json.decode(path.read_bytes(), type=_Note)
 
     @property

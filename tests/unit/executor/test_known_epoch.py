@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from warren.broker.messages import Trigger, Welcome
 from warren.executor.boot_context import KnownEpoch
 
@@ -42,8 +44,20 @@ def test_another_cluster_begins_again(tmp_path: Path) -> None:
     assert not moved.is_outdated(trigger(0))
 
 
-def test_a_damaged_file_is_as_none(tmp_path: Path) -> None:
-    (tmp_path / "epoch").write_bytes(b"{")
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"",
+        b'{"cluster":"\xff","epoch":7}',
+        b'{"a":' * 100_000,
+        b'{"cluster":"c","epoch":-1}',
+        b'{"cluster":"c","epoch":1e30}',
+    ],
+    ids=["cut", "empty", "no UTF-8", "nested", "negative", "too large"],
+)
+def test_a_damaged_file_is_as_none(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "epoch").write_bytes(content)
 
     known = KnownEpoch(tmp_path / "epoch")
     known.learn(welcome(7), "c")
