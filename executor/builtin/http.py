@@ -152,6 +152,11 @@ _CHARSETS = frozenset(
     | {f"iso8859-{part}" for part in range(1, 17)}
     | {f"cp{page}" for page in range(1250, 1259)}
 )
+#: The codings in which an answer is accepted, one at most: undoing others, or several, may make
+#: gigabytes of a few bytes.
+_CODINGS = "gzip, deflate"
+#: Others that the library undoes where it can.
+_REFUSED_CODINGS = frozenset({"br", "zstd"})
 _Status = Annotated[int, msgspec.Meta(ge=100, le=599)]
 
 
@@ -208,7 +213,8 @@ def declare(code: JobCode) -> None:
         deadline = Deadline(params.timeout)
         transport = CheckedTransport(trust, rules, deadline)
         try:
-            with httpx.Client(transport=transport, trust_env=False) as client:
+            headers = {"Accept-Encoding": _CODINGS}
+            with httpx.Client(transport=transport, trust_env=False, headers=headers) as client:
                 return _Exchange(context, params, secrets, deadline, client).run()
         except JobFailed as failure:
             raise JobFailed(secrets.mask(str(failure)), retry=failure.retry) from None
@@ -299,6 +305,10 @@ class _Exchange:
 
     def _read(self, response: httpx.Response) -> bytes:
         """Return the answer's body up to MAX_ANSWER_BYTES."""
+        codings = response.headers.get("content-encoding", "").lower()
+        if "," in codings or codings.strip() in _REFUSED_CODINGS:
+            got = codings[:_QUOTED]
+            raise JobFailed(f"expected the Content-Encoding to be one of {_CODINGS}, got: {got}")
         body = bytearray()
         for piece in response.iter_bytes():
             body += piece

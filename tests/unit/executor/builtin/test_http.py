@@ -1,5 +1,6 @@
 """`warren.http` sends a request, judges the answer, and gives no secret away."""
 
+import gzip
 import json
 import threading
 from collections.abc import Iterator
@@ -43,9 +44,18 @@ class Peer(BaseHTTPRequestHandler):
                 self.wfile.flush()
                 self.server.drip.wait(0.05)  # type: ignore[attr-defined]
             return
-        self.send_header("Content-Length", str(len(answer.encode())))
+        content = self._packed(answer, query.get("coding", ""))
+        self.send_header("Content-Length", str(len(content)))
         self.end_headers()
-        self.wfile.write(answer.encode())
+        self.wfile.write(content)
+
+    def _packed(self, answer: str, coding: str) -> bytes:
+        content = answer.encode()
+        for _ in range(coding.count("gzip")):
+            content = gzip.compress(content)
+        if coding:
+            self.send_header("Content-Encoding", coding)
+        return content
 
     do_GET = do_POST = do_PUT = do_DELETE = _answer  # noqa: N815 - the library's names
 
@@ -129,6 +139,23 @@ def test_an_answer_in_no_charset_of_texts_is_read_as_utf_8(send: Any, charset: s
 
     assert done.outcome == "SUCCEEDED", done.message
     assert done.result["body"].startswith("2aaa")
+
+
+@pytest.mark.parametrize("coding", ["gzip, gzip", "gzip,deflate", "br", "zstd"])
+def test_an_answer_that_may_become_one_of_any_size_is_not_unpacked(send: Any, coding: str) -> None:
+    done = send("/text", query={"text": "a", "coding": coding})
+
+    assert done.outcome == "FAILED"
+    assert done.message == (
+        f"expected the Content-Encoding to be one of gzip, deflate, got: {coding}"
+    )
+
+
+def test_an_answer_that_is_packed_once_is_unpacked(send: Any) -> None:
+    done = send("/text", query={"text": "a", "times": "2000000", "coding": "gzip"})
+
+    assert done.outcome == "SUCCEEDED", done.message
+    assert done.message.startswith("200 OK, 1,000,000 bytes")
 
 
 def test_a_json_condition_that_holds_and_statuses_that_are_expected_are_a_success(
