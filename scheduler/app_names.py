@@ -92,6 +92,11 @@ def invisible_in(text: str) -> str:
     return f"U+{ord(found):04X}" if found else ""
 
 
+def without_invisible(text: str) -> str:
+    """Return a text without its invisible characters."""
+    return "".join(each for each in text if unicodedata.category(each) not in _INVISIBLE)
+
+
 def bare_line(text: str, longest: int) -> str:
     """Return a text as one line of at most `longest` characters, without control characters."""
     return " ".join(_CONTROL.sub(" ", text).split())[:longest]

@@ -26,6 +26,7 @@ from warren.errors import CommandError
 from warren.executor.handlers.declarations import Retry
 from warren.importing.foreign import ForeignJobs, is_url, open_foreign
 from warren.jobfile.five_fields import BOTH_DAYS, listed, weekdays_and_times
+from warren.scheduler.app_names import without_invisible
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
@@ -165,7 +166,7 @@ def _spec(key: str, entry: Any, app: str, zone: str) -> JobSpec:
 
 def job_name(key: str) -> str:
     """Return the name of an entry's job."""
-    return _CONTROL.sub("_", key).strip()[:_NAME_LENGTH]
+    return without_invisible(_CONTROL.sub("_", key)).strip()[:_NAME_LENGTH]
 
 
 def _own_zone(crontab: Any) -> str:

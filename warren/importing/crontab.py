@@ -17,6 +17,7 @@ from warren.importing.foreign import ForeignJobs
 from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.channels.mail_server import is_email
+from warren.scheduler.app_names import without_invisible
 from warren.scheduler.cron.expression import unix_cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
@@ -325,7 +326,7 @@ def _is_user(command: str) -> bool:
 
 
 def _free_name(command: str, taken: set[str]) -> str:
-    words = re.sub(r"[/\x00-\x1f\x7f-\x9f\s]+", " ", command).strip()
+    words = without_invisible(re.sub(r"[/\x00-\x1f\x7f-\x9f\s]+", " ", command)).strip()
     base = words[:_NAME_LENGTH].strip() or "command"
     name, number = base, 2
     while name in taken:

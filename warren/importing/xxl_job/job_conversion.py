@@ -16,6 +16,7 @@ import msgspec
 from warren.broker.reasons import Reason, Why, Words
 from warren.importing.xxl_job.source_tables import Row
 from warren.scheduler.alarms.channels.mail_server import MAX_EMAILS_LENGTH, is_email
+from warren.scheduler.app_names import without_invisible
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict
 from warren.scheduler.jobs.rules import problems
 from warren.scheduler.jobs.script_cache import (
@@ -301,10 +302,8 @@ def _builtin(imported: _JobFindings, handler: str, reading: JobReading) -> tuple
 
 def _name(imported: _JobFindings) -> str:
     there = imported.row.text("name")
-    name = (
-        imported.row.line("name").replace("/", "_")[: _max_length("name")].strip()
-        or f"#{imported.row.id}"
-    )
+    visible = without_invisible(imported.row.line("name"))
+    name = visible.replace("/", "_")[: _max_length("name")].strip() or f"#{imported.row.id}"
     if name != there:
         imported.differs("name", f"it is {name!r} here")
     return name

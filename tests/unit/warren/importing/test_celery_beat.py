@@ -143,6 +143,14 @@ def test_keys_whose_jobs_would_have_one_name_are_both_named_and_both_kept() -> N
     ]
 
 
+def test_no_name_has_invisible_characters() -> None:
+    entries = {"a\u200bb\u202e/c": {"task": "proj.add", "schedule": 60}}
+
+    [spec] = read_beat_schedule(_celery(entries), app="mails", now_ms=NOW_MS).specs
+
+    assert spec.name == "ab_c"
+
+
 def test_entry_that_is_no_dict_is_left_out_and_named() -> None:
     found = read_beat_schedule(_celery({"odd": 60}), app="mails", now_ms=NOW_MS)
 

@@ -288,6 +288,12 @@ def test_crontab_larger_than_a_job_file_may_be_is_refused() -> None:
         print_crontab(endless, app="nightly", timezone="")
 
 
+def test_no_name_has_invisible_characters() -> None:
+    [spec] = read("0 1 * * * echo a\u200bb\u202ec\n").specs
+
+    assert spec.name == "echo abc"
+
+
 def test_same_commands_get_names_of_their_own() -> None:
     names = [one.name for one in read("0 1 * * * x /y\n" * 3).specs]
 

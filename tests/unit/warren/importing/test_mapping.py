@@ -96,6 +96,15 @@ def arrive(table: str = "", **changed: str | None) -> dict[str, Any]:
     return asdict(items)
 
 
+def test_no_name_of_a_job_has_invisible_characters() -> None:
+    items = arrive(INFO, name="night\u200bly \u202ejob\ufeff")
+
+    [job] = items["jobs"]
+    assert job["spec"]["name"] == "nightly job"
+    [finding] = [each for each in items["findings"] if each["column"] == "name"]
+    assert finding["words"] == "it is 'nightly job' here"
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_column_of_a_version_has_a_rule(version: str) -> None:
     unruled = [
