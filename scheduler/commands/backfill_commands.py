@@ -29,6 +29,7 @@ from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql import metrics
 from warren.sql.accounts.idempotency import IdempotentRequest
+from warren.sql.errors import RunIdTaken
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.jobs.history import skipped_spans
 from warren.sql.models import App, Backfill, Job
@@ -87,11 +88,15 @@ class BackfillCommands:
         # Reserved before the transaction, so that a retry after a lost answer makes no second one;
         # of the sequence itself, so that its runs are newer than all others of their due times.
         backfill_id = self._context.database.write(partial(take_block, size=1))
+        # Before the transaction: repeated, it finds its own row, and not another one of that id.
+        now_ms = self._context.now_ms()
 
         def unit(session: Session) -> Made:
             job = self._context.job(session, job_id, lock=True)
-            now_ms = self._context.now_ms()
             known = session.get(Backfill, claimed_id(session, once, backfill_id, now_ms))
+            is_same = known and (known.job_id, known.made_at) == (job_id, now_ms)
+            if known is not None and known.id == backfill_id and not is_same:
+                raise RunIdTaken(f"another backfill has the id {backfill_id}", backfill_id)
             if known is None and request.key is not None:
                 known = backfills.by_key(session, job_id, request.key)
             if known is not None:

@@ -22,8 +22,9 @@ from warren.scheduler.metrics import Ended
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.scheduler.triggers import routed_trigger
+from warren.sql.epochs import LEFT_OUT
 from warren.sql.jobs import job_rows
-from warren.sql.models import Backfill, Job, Run
+from warren.sql.models import Backfill, Job, Run, Sequence
 from warren.sql.models.job_tables import BackfillState, Selection
 from warren.sql.run_status import OPEN, Kind, RunStatus
 from warren.sql.runs import backfills, transitions
@@ -43,6 +44,20 @@ def commands(cluster: Cluster) -> Commands:
 @pytest.fixture
 def node(cluster: Cluster) -> OpenNode:
     return cluster.new_scheduler()
+
+
+def test_a_backfill_whose_id_another_one_has_gets_an_id_of_its_own(
+    cluster: Cluster, commands: Commands
+) -> None:
+    job_id = nightly(cluster)
+    first = commands.backfills.make(job_id, of_days(cluster, 1))
+    cluster.database.write(lambda s: s.execute(update(Sequence).values(next_id=first.id)))
+
+    second = commands.backfills.make(job_id, of_days(cluster, 3))
+
+    assert (second.is_new, second.ticks) == (True, 3)
+    assert second.id > LEFT_OUT
+    assert [stored(cluster, each.id).ticks for each in (first, second)] == [1, 3]
 
 
 def test_only_ends_of_runs_of_its_jobs_wake_the_role(
