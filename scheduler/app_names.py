@@ -103,11 +103,15 @@ def bare_line(text: str, longest: int) -> str:
 
 
 class AppNames:
-    """A cache of the names of apps, which never change; an unknown name reloads it."""
+    """A cache of the names of apps, which never change; an unknown name reloads it.
+
+    So does another server, whose apps may have other ids.
+    """
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._names: dict[int, str] = {}
+        self._turns = -1
 
     def known(self) -> Mapping[int, str]:
         """Return the names of all known apps by their ids."""
@@ -115,13 +119,13 @@ class AppNames:
 
     def name_of(self, app_id: int) -> str | None:
         """Return an app's name; None if there is no such app."""
-        if app_id not in self._names:
+        if app_id not in self._names or self._is_old:
             self._read()
         return self._names.get(app_id)
 
     def id_of(self, name: str) -> int:
         """Return an app's id; 0, which no app has, for an unknown name."""
-        if name not in self._names.values():
+        if name not in self._names.values() or self._is_old:
             self._read()
         return next((app_id for app_id, known in self._names.items() if known == name), 0)
 
@@ -134,6 +138,12 @@ class AppNames:
         self._read()
         return self._names != before
 
+    @property
+    def _is_old(self) -> bool:
+        return self._turns != self._database.seen_ids.turns
+
     def _read(self) -> None:
+        turns = self._database.seen_ids.turns
         ids = self._database.read(apps.ids_by_name)
+        self._turns = turns
         self._names = {app_id: name for name, app_id in ids.items()}

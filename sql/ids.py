@@ -43,6 +43,14 @@ class RunIds:
         self._is_fetching = False
         self._fetched_at = -math.inf
 
+    @property
+    def turns(self) -> int:
+        """How often the counter went back, or the server changed.
+
+        What was read before by an id of any table may be gone, and the id belong to another row.
+        """
+        return self._database.seen_ids.turns
+
     def reserve(self) -> None:
         """Fetch a block in a separate transaction if the reserve is low.
 

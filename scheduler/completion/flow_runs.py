@@ -176,8 +176,9 @@ class FlowRuns:
         self._ids = ids
         self._now_ms = now_ms
         self._alarm_defaults = alarm_defaults
-        #: Graphs by version; a version never changes.
+        #: Graphs by version; a version never changes, unless the database has lost it.
         self._read: dict[int, Graph] = {}
+        self._turns = ids.turns
 
     def open(self, session: Session, run_ids: Sequence[int]) -> FlowWork:
         """Open claimed runs of flows: store all their nodes, and plan the first ones.
@@ -349,6 +350,8 @@ class FlowRuns:
 
     def _graphs_of(self, session: Session, versions: Mapping[int, int | None]) -> dict[int, Graph]:
         wanted = {version for version in versions.values() if version}
+        if self._turns != self._ids.turns:
+            self._turns, self._read = self._ids.turns, {}
         known = {version: self._read[version] for version in wanted if version in self._read}
         unread = wanted - known.keys()
         sources = script_versions.sources(session, unread) if unread else {}

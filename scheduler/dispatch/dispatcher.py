@@ -177,7 +177,7 @@ class Dispatcher:
         self._confirmations = confirmations
         self._alarm_defaults = alarm_defaults
         self._random = Random()  # noqa: S311 - spreads load
-        self._scripts = Scripts()
+        self._scripts = Scripts(turns=lambda: context.ids.turns)
         self._locks = LimitLocks()
         self.left_out = JobsLeftOut(
             context, probes, lambda place: workload.room(place[0], [place[1]])

@@ -1,12 +1,13 @@
 """Script sources: checked and normalized before they are stored, cached for triggers.
 
-A version never changes, so it is read once.
+A version never changes, so it is read once; again if the database may have lost it, and given its
+id to another one.
 """
 
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -102,9 +103,16 @@ def few_scripts(rows: Sequence[RoutedRun]) -> list[RoutedRun]:
 
 
 class Scripts:
-    """Script versions by id. Thread-safe."""
+    """Script versions by id. Thread-safe.
 
-    def __init__(self, *, kept_characters: int = KEPT_CHARACTERS) -> None:
+    Once `turns` has grown, ids may belong to other versions than before; see `RunIds.turns`.
+    """
+
+    def __init__(
+        self, *, turns: Callable[[], int] = lambda: 0, kept_characters: int = KEPT_CHARACTERS
+    ) -> None:
+        self._turns = turns
+        self._seen_turns = turns()
         self._kept_characters = kept_characters
         self._lock = threading.Lock()
         self._by_id: OrderedDict[int, Script] = OrderedDict()
@@ -117,6 +125,9 @@ class Scripts:
         """
         wanted = dict.fromkeys(version for version in versions if version is not None)
         with self._lock:
+            if (turns := self._turns()) != self._seen_turns:
+                self._seen_turns, self._characters = turns, 0
+                self._by_id.clear()
             scripts = {
                 version: self._recall(version) for version in wanted if version in self._by_id
             }
@@ -128,7 +139,7 @@ class Scripts:
             for version, (type_, source) in script_versions.sources(session, unread).items()
         }
         with self._lock:
-            for version, script in read.items():
+            for version, script in read.items() if turns == self._turns() else ():
                 self._keep(version, script)
         return scripts | {version: read.get(version) for version in unread}
 

@@ -2,6 +2,7 @@
 
 import pytest
 from sqlalchemy import delete, update
+from sqlalchemy.orm import Session
 
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
@@ -9,11 +10,16 @@ from tests.support.eventually import eventually
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.events import AlarmTargets, from_text
 from warren.scheduler.alarms.watches import EpochWatch
+from warren.scheduler.app_names import AppNames
+from warren.scheduler.completion.completion import Completion
+from warren.scheduler.jobs.script_cache import Script, Scripts
 from warren.scheduler.membership.roster import Roster
 from warren.sql.alarms import incidents
 from warren.sql.engine import SeenIds
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
-from warren.sql.models import Alarm, Run, Sequence
+from warren.sql.ids import RunIds
+from warren.sql.models import Alarm, App, Run, ScriptVersion, Sequence
+from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.run_status import RunStatus
 
 RUNS = 20
@@ -103,3 +109,39 @@ def test_each_app_gets_one_alarm_of_a_database_that_has_gone_back(cluster: Clust
         f"[warren] {app}: the database has gone back" for app in (APP, "second")
     ]
     assert "(told by ann)" in said[0].text
+
+
+@on_memory
+def test_what_was_read_by_an_id_is_read_again_once_ids_may_belong_to_others(
+    cluster: Cluster,
+) -> None:
+    database, ids = cluster.database, RunIds(cluster.database)
+    scripts, flows = Scripts(turns=lambda: ids.turns), Completion(ids, cluster.now_ms).flows
+    apps = AppNames(database)
+    database.write(lambda s: s.add(version(1, "GLUE_SHELL", "echo lost")))
+    database.write(lambda s: s.add(version(2, FLOW_TYPE, '{"lost": {"job": "a"}}')))
+
+    app_id = apps.id_of(APP)
+
+    def known() -> tuple[Script | None, set[str], str | None]:
+        script = database.read(lambda session: scripts.read(session, [1])[1])
+        graph = database.read(lambda session: flows.graph(session, 2))
+        return script, set(graph.nodes if graph else ()), apps.name_of(app_id)
+
+    assert known() == (Script("shell", "echo lost"), {"lost"}, APP)
+
+    def lose(session: Session) -> None:
+        session.execute(delete(ScriptVersion))
+        session.add(version(1, "GLUE_SHELL", "echo new"))
+        session.add(version(2, FLOW_TYPE, '{"new": {"job": "a"}}'))
+        session.execute(update(App).where(App.id == app_id).values(name="new"))
+
+    database.write(lose)
+    database.begin_epoch(Cause.RESTORED)
+
+    assert known() == (Script("shell", "echo new"), {"new"}, "new")
+
+
+def version(version_id: int, script_type: str, source: str) -> ScriptVersion:
+    facts = {"job_id": 1, "number": version_id, "remark": ""}
+    return ScriptVersion(id=version_id, script_type=script_type, source=source, **facts)
