@@ -294,14 +294,17 @@ class JobSwitchEndpoints:
 
     def _to_edit(self, call: Call) -> Sequence[int]:
         body = call.body
-        if body.jobs:
-            ids = Resolver(self._services.database, call.actor.app_ids)
-            return [*dict.fromkeys(ids.job(name) for name in body.jobs)]
         asked = (
             *(body.app, body.q, body.handler, body.tag, body.author),
             *(body.enabled, body.state),
         )
-        if all(each is None for each in asked) and not body.everything:
+        is_filtered = body.everything or any(each is not None for each in asked)
+        if body.jobs and is_filtered:
+            raise at_pointer("/jobs", "expected jobs or a filter, got both")
+        if body.jobs:
+            ids = Resolver(self._services.database, call.actor.app_ids)
+            return [*dict.fromkeys(ids.job(name) for name in body.jobs)]
+        if not is_filtered:
             raise at_pointer("", "expected jobs, a filter, or all")
         wanted = _filter_of(self._services, call, body)
         return self._services.database.read(

@@ -662,6 +662,8 @@ class TestEditOfMany:
         [
             ({}, 422, "expected jobs, a filter, or all"),
             ({"jobs": ["gone"]}, 404, "no job named 'gone'"),
+            ({"jobs": ["a"], "state": "failing"}, 422, "jobs or a filter, got both"),
+            ({"jobs": ["a"], "all": True}, 422, "jobs or a filter, got both"),
             ({"all": True, "value": "x"}, 422, "expected timeout to be"),
             ({"all": True, "value": -1}, 422, "expected timeout to be"),
             ({"all": True, "mode": "add"}, 422, "is not a list"),
