@@ -160,6 +160,7 @@ class Code(Sentence):
     SCHEDULE_KIND = "expected schedule kind to be one of %(known)s, got: %(got)r"
     SCHEDULE_TOO_LONG = "expected a schedule of up to %(most)s characters, got: %(got)s"
     TIMEZONE = "expected timezone to be an IANA name, got: %(got)r"
+    TIMEZONE_NEAR = "expected timezone to be an IANA name, got: %(got)r, did you mean %(near)r?"
     TIMEZONE_TOO_LONG = "unknown time zone %(got)r"
 
     # The other fields of a job.
@@ -203,6 +204,7 @@ class Code(Sentence):
     CHILD_TWICE = "duplicate child %(got)r"
     UNKNOWN_CHILD = "unknown child %(got)r"
     UNKNOWN_APP = "unknown app %(got)r"
+    UNKNOWN_APP_NEAR = "unknown app %(got)r, did you mean %(near)r?"
     DECLARED_IN_FILE = (
         "this job is already declared in a job file; declare it in one place, or move it here "
         "with take-over"
@@ -580,6 +582,11 @@ class Problem(Refused):
         return type(self)(self.code, self.field, **self.facts | facts)
 
 
+def refusal(problems: Sequence[Problem]) -> Refused:
+    """Return what is raised for these problems: one alone as itself."""
+    return problems[0] if len(problems) == 1 else Refused(problems)
+
+
 def lookup_problem(error: LookupFailed) -> Problem:
     """Return the problem that a row was not found."""
     return Problem(Code[error.code.name], **error.facts)
@@ -621,3 +628,10 @@ def unknown_word(
         return Problem(Code.UNKNOWN_WORD_NEAR, field, near=str(near), **facts)
     others, last = ", ".join(known[:-1]), str(known[-1])
     return Problem(code, field, known=", ".join(known), others=others, last=last, **facts)
+
+
+def unknown_app(name: str, known: Iterable[str], field: str = "app") -> Problem:
+    """Return the problem of an unknown app, with the nearest known one if one is close."""
+    if near := nearest(name, known):
+        return Problem(Code.UNKNOWN_APP_NEAR, field, got=name[:100], near=near)
+    return Problem(Code.UNKNOWN_APP, field, got=name[:100])

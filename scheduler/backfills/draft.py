@@ -1,7 +1,7 @@
 """A backfill as requested, with its due times, before anything is stored."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import cached_property
@@ -20,7 +20,7 @@ from warren.scheduler.backfills.kept_schedule import (
     joined,
     spans_to_json,
 )
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, refusal
 from warren.scheduler.schedules.registry import has_schedule
 from warren.sql.jobs import history
 from warren.sql.models import Backfill, Job
@@ -58,6 +58,13 @@ class BackfillRequest:
     instead: bool = False
     param: str | None = None
     key: str | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield everything that is wrong with it whatever the job, except for its dates."""
+        if not 1 <= self.at_once <= MAX_AT_ONCE:
+            yield Problem(Code.BACKFILL_AT_ONCE, "at_once", most=MAX_AT_ONCE, got=self.at_once)
+        if self.key is not None and not _KEY.fullmatch(self.key):
+            yield Problem(Code.BACKFILL_KEY, "key", pattern=_KEY.pattern, got=self.key[:100])
 
 
 @dataclass(frozen=True)
@@ -114,11 +121,21 @@ def draft(session: Session, job: Job, request: BackfillRequest, *, zone: str, no
     Due times that the job's schedule still has to decide belong to the schedule, not to a backfill.
 
     Raises:
-        Problem: the range is empty, in the future or too long, the job has no due times that can be
-            computed, or another value is not valid.
+        Refused: the range is empty, in the future or too long, the job has no due times that can be
+            computed, or other values are not valid; with all that is wrong.
 
     """
-    _check(request)
+    wrong = [*request.problems()]
+    try:
+        made = _draft(session, job, request, zone, now_ms)
+    except Problem as problem:
+        raise refusal([*wrong, problem]) from problem
+    if wrong:
+        raise refusal(wrong)
+    return made
+
+
+def _draft(session: Session, job: Job, request: BackfillRequest, zone: str, now_ms: int) -> Draft:
     kept = _kept(session, job, zone) if not request.dates else _dates(job, zone)
     spans = _spans(job, request, kept, now_ms)
     count = DueTimes(kept, spans).count()
@@ -127,13 +144,6 @@ def draft(session: Session, job: Job, request: BackfillRequest, *, zone: str, no
     if not count:
         raise _no_tick(job, request)
     return Draft(job, request, kept, spans)
-
-
-def _check(request: BackfillRequest) -> None:
-    if not 1 <= request.at_once <= MAX_AT_ONCE:
-        raise Problem(Code.BACKFILL_AT_ONCE, "at_once", most=MAX_AT_ONCE, got=request.at_once)
-    if request.key is not None and not _KEY.fullmatch(request.key):
-        raise Problem(Code.BACKFILL_KEY, "key", pattern=_KEY.pattern, got=request.key[:100])
 
 
 def _kept(session: Session, job: Job, zone: str) -> KeptSchedule:

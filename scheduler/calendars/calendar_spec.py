@@ -1,7 +1,7 @@
 """A calendar as users describe it, the days that this gives, and descriptions of stored ones."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from typing import Any
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from warren.resources.calendars import WEEKDAYS
 from warren.resources.spelling import nearest
 from warren.scheduler.calendars.feeds import DEFAULT_WEEKEND, NAME_LENGTH, YEARS_AHEAD, read_ical
-from warren.scheduler.problems import Code, FieldName, Problem, unknown_word
+from warren.scheduler.problems import Code, FieldName, Problem, refusal, unknown_word
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import OFF, WORK, CalendarDays
 from warren.scheduler.schedules.working_days import day_of
@@ -105,10 +105,11 @@ class CalendarSpec:
         """Return its days; with `even_over`, also if all that it knows has passed.
 
         Raises:
-            Problem: the source is unknown, or what the calendar says makes no sense.
+            Refused: the source is unknown, or what the calendar says makes no sense.
 
         """
-        self._check()
+        if problems := [*self._problems()]:
+            raise refusal(problems)
         from_source = self._of_source(today, even_over=even_over)
         until = self.until or (from_source.until if from_source else None)
         if until is None:
@@ -146,21 +147,23 @@ class CalendarSpec:
             raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
         return read_ical(text, self.source, today)
 
-    def _check(self) -> None:
+    def _problems(self) -> Iterator[Problem]:
+        """Yield everything that is wrong with what it says itself."""
         if not re.fullmatch(CALENDAR_PATTERN, self.name):
             facts = {"pattern": CALENDAR_PATTERN, "got": self.name[:100]}
-            raise Problem(Code.CALENDAR_NAME, "name", **facts)
+            yield Problem(Code.CALENDAR_NAME, "name", **facts)
         if len(self.source) > calendars.SOURCE_LENGTH:
-            raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
+            yield Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
         for day in self.weekend or ():
             if day not in WEEKDAYS:
-                raise unknown_word("weekend", FieldName("weekend"), day, WEEKDAYS)
+                yield unknown_word("weekend", FieldName("weekend"), day, WEEKDAYS)
         if len(self.days) > MAX_DAYS:
-            raise Problem(Code.CALENDAR_DAYS, "days", most=MAX_DAYS, got=len(self.days))
+            yield Problem(Code.CALENDAR_DAYS, "days", most=MAX_DAYS, got=len(self.days))
+            return
         for on, said in self.days.items():
             word, _, name = said.partition(" ")
             if word not in (WORK, OFF) or len(name) > NAME_LENGTH or not name.isprintable():
-                raise Problem(Code.CALENDAR_DAY, "days", day=str(on), got=said[:100])
+                yield Problem(Code.CALENDAR_DAY, "days", day=str(on), got=said[:100])
 
 
 def stored_specs(

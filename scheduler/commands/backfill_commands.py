@@ -26,7 +26,7 @@ from warren.scheduler.completion.end import cancelled
 from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.membership.self_health import cluster_zone
-from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.problems import Code, Problem, Refused, found, refusal
 from warren.sql import metrics
 from warren.sql.accounts.idempotency import IdempotentRequest
 from warren.sql.errors import RunIdTaken
@@ -154,12 +154,23 @@ class BackfillCommands:
                 got = ", ".join(map(str, skips))
                 raise Problem(Code.BACKFILL_SKIPS, "skips", job=job.name, got=got)
             request = replace(request, spans=spans, from_date=None, to_date=None)
-        if request.param is not None:
-            self._check_param(session, job, request.param, now_ms)
-        zone = cluster_zone(session, self._context.timezone)
-        return draft(session, job, request, zone=zone, now_ms=now_ms)
+        param, zone = request.param, cluster_zone(session, self._context.timezone)
+        wrong = (
+            []
+            if param is None
+            else [*found(lambda: self._check_param(session, job, param, now_ms))]
+        )
+        try:
+            made = draft(session, job, request, zone=zone, now_ms=now_ms)
+        except Refused as refused:
+            raise refusal([*refused.problems, *wrong]) from refused
+        if wrong:
+            raise refusal(wrong)
+        return made
 
-    def _check_param(self, session: Session, job: Job, param: str, now_ms: int) -> None:
+    def _check_param(self, session: Session, job: Job, param: str | None, now_ms: int) -> None:
+        if param is None:
+            return
         check_param(param)
         if job.handler and job.script_version is None:
             app = session.get_one(App, job.app_id).name

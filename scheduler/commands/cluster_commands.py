@@ -10,18 +10,12 @@ from enum import StrEnum
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.targets import columns_of, target_problems, webhook_problems
+from warren.scheduler.alarms.targets import columns_of
 from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.command_context import Action, CommandContext
-from warren.scheduler.jobs.rules import (
-    check_addresses,
-    check_app_name,
-    check_app_route,
-    check_new_app_name,
-    check_title,
-)
+from warren.scheduler.jobs.rules import app_problems
 from warren.scheduler.jobs.spec import AppSpec
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, refusal
 from warren.sql import metrics
 from warren.sql.accounts import identities, users
 from warren.sql.alarms import alarms
@@ -48,11 +42,10 @@ class AppCommands:
         """Create an app; return its id.
 
         Raises:
-            Problem: the spec is invalid, or the name is taken.
+            Refused: the spec is invalid, or the name is taken.
 
         """
-        check_new_app_name(spec.name)
-        self._check(spec)
+        self._check(spec, is_new=True)
 
         def unit(session: Session) -> int:
             job_links.lock(session)
@@ -70,7 +63,7 @@ class AppCommands:
         """Change an app to the spec, except for its name; return False if nothing changes.
 
         Raises:
-            Problem: the spec is invalid.
+            Refused: the spec is invalid.
             NotFound: there is no such app.
 
         """
@@ -119,16 +112,10 @@ class AppCommands:
 
         self._context.write(Right.ADMINISTER, unit)
 
-    def _check(self, spec: AppSpec) -> None:
-        check_app_name(spec.name)
-        check_title(spec.title or "")
-        check_addresses(spec.addresses)
-        check_app_route(spec.route, self._context.added_routes)
-        for problem in (
-            *target_problems(spec.alarm),
-            *webhook_problems(spec.webhook),
-        ):
-            raise problem
+    def _check(self, spec: AppSpec, *, is_new: bool = False) -> None:
+        added = self._context.added_routes
+        if problems := app_problems(spec, is_new=is_new, added_routes=added):
+            raise refusal(problems)
 
     def _note(self, session: Session, action: Action, app: App, **values: dict[str, str]) -> None:
         now_ms = self._context.now_ms()

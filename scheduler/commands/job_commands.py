@@ -19,7 +19,7 @@ from warren.scheduler.jobs.records import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits import KnownLimits
-from warren.scheduler.problems import Code, Problem, Refused, found
+from warren.scheduler.problems import Code, Problem, Refused, found, unknown_app
 from warren.scheduler.schedules.explained import ChangedTimes, changed_by_rule
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import calendars_for
@@ -69,7 +69,8 @@ class JobCommands:
 
         def unit(session: Session) -> int:
             job_links.lock(session)
-            app_id = self._app_id(session, spec.app)
+            own_apps = apps.ids_by_name(session, self._context.actor.app_ids)
+            app_id = own_apps.get(spec.app, 0)
             self.check(session, spec, app_id, None)
             now_ms = self._context.now_ms()
             new = self._new_jobs.prepare(session, spec, now_ms)
@@ -344,28 +345,33 @@ class JobCommands:
             known = self._context.calendars(session, calendar_names(spec))
             typed = TypedParams.read(session, [spec.app], now_ms)
             problems += typed.problems_of(spec, now_ms, known)
-        if not problems:
-            problems += self._schedules.problems_of(session, spec, self._context.now_ms())
+        problems += self._schedules.problems_of(
+            session, spec, self._context.now_ms(), is_sound=not problems
+        )
         problems += KnownLimits.read(session).problems_of(spec.limits) if spec.limits else ()
         namesake = job_names.find_in_app(session, app_id, spec.name)
         if namesake is not None and (own is None or namesake.id != own.id):
             facts = {"app": spec.app, "name": spec.name}
             problems.append(Problem(Code.JOB_NAME_TAKEN, "name", **facts))
         own_apps = apps.ids_by_name(session, self._context.actor.app_ids)
-        children = dependencies.find(session, app_id, spec.children, own_apps)
-        problems += [
-            Problem(Code.UNKNOWN_CHILD, "children", got=child[:100])
-            for child, child_id in zip(spec.children, children, strict=True)
-            if child_id is None
-        ]
+        if own is None and spec.app not in own_apps:
+            if all(problem.field != "app" for problem in problems):
+                problems.append(unknown_app(spec.app, own_apps))
+        else:
+            children = dependencies.find(session, app_id, spec.children, own_apps)
+            problems += [
+                Problem(Code.UNKNOWN_CHILD, "children", got=child[:100])
+                for child, child_id in zip(spec.children, children, strict=True)
+                if child_id is None
+            ]
         if problems:
             raise Refused(problems)
 
     def _app_id(self, session: Session, name: str) -> int:
-        app_id = apps.ids_by_name(session).get(name)
-        if app_id is None or not self._context.actor.knows(app_id):
-            raise Problem(Code.UNKNOWN_APP, "app", got=name[:100])
-        return app_id
+        known = apps.ids_by_name(session, self._context.actor.app_ids)
+        if name not in known:
+            raise unknown_app(name, known)
+        return known[name]
 
     def _app(self, session: Session, job: Job) -> App:
         return session.get_one(App, job.app_id)

@@ -6,6 +6,7 @@ watermark, so all of it belongs to the old schedule: what is due stays, and of w
 a new schedule cancels only what it does not have. A stop cancels everything.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,7 +20,7 @@ from warren.scheduler.jobs.spec import JobSpec, facts_of
 from warren.scheduler.jobs.stop_reasons import has_ended, is_by_person
 from warren.scheduler.membership.self_health import cluster_zone
 from warren.scheduler.problems import Code, Problem, explanation, found
-from warren.scheduler.schedules.options import ScheduleOptions
+from warren.scheduler.schedules.options import CALENDAR_PATTERN, ScheduleOptions
 from warren.scheduler.schedules.reading import read_schedule
 from warren.scheduler.schedules.registry import FixedDelay, FixedRate, NoSchedule
 from warren.scheduler.schedules.schedule import ScheduleFacts, Ticks, calendar_of
@@ -108,8 +109,13 @@ class ScheduleChanges:
             anchor_ms=anchor_ms,
         )
 
-    def problems_of(self, session: Session, spec: JobSpec, now_ms: int) -> list[Problem]:
-        """Return what is wrong with a sound job by the calendars that it uses."""
+    def problems_of(
+        self, session: Session, spec: JobSpec, now_ms: int, *, is_sound: bool = True
+    ) -> list[Problem]:
+        """Return what is wrong with a job by the calendars that it uses; they may be unknown.
+
+        What they leave of its schedule is looked at only if the job `is_sound`.
+        """
         by_field = {
             "schedule/calendar": spec.schedule_options.calendar,
             "run_date/calendar": spec.run_date_calendar,
@@ -118,9 +124,9 @@ class ScheduleChanges:
         problems = [
             _unknown_calendar(session, name, field)
             for field, name in by_field.items()
-            if name and name not in known
+            if name and name not in known and re.fullmatch(CALENDAR_PATTERN, name)
         ]
-        if problems or not spec.schedule_options.calendar:
+        if problems or not is_sound or not spec.schedule_options.calendar:
             return problems
         facts = facts_of(spec, self.zone(session, spec.timezone))
         wrong = found(lambda: read_schedule(facts, known).check_new(now_ms))

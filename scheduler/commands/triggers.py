@@ -15,7 +15,7 @@ from warren.broker.reasons import Reason
 from warren.scheduler.jobs.new_run import check_made, run_of
 from warren.scheduler.jobs.param_schema import check_param
 from warren.scheduler.jobs.typed_params import HandlerSchemas, TypedParams
-from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.problems import Code, Problem, Refused, refusal
 from warren.scheduler.schedules.working_days import Calendars
 from warren.sql.instants import DAY_MS, iso
 from warren.sql.jobs.job_rows import JobToTrigger
@@ -139,7 +139,7 @@ def check(
             wrong += _param_problems(trigger.param, schemas)
         problems += [each.at(f"{place}/{number}/{each.field}") if place else each for each in wrong]
     if problems:
-        raise problems[0] if len(problems) == 1 else Refused(problems)
+        raise refusal(problems)
     return due
 
 

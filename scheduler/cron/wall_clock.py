@@ -13,8 +13,9 @@ most one instant, and a later wall second to a later instant.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
+from warren.resources.spelling import nearest
 from warren.scheduler.problems import Code, Problem, echo
 
 #: No zone has changed its offset twice within a day.
@@ -29,6 +30,16 @@ def load_zone(name: str) -> ZoneInfo:
     except (ZoneInfoNotFoundError, ValueError, OSError) as error:
         # A folder of the database, a path with `..`, a NUL and a name of 10 kB raise other errors.
         raise Problem(Code.TIMEZONE, got=echo(name)) from error
+
+
+def check_zone(name: str) -> None:
+    """Raise `Problem` unless there is a time zone of this name; it says which one is like it."""
+    try:
+        load_zone(name)
+    except Problem as problem:
+        if near := nearest(name, available_timezones()):
+            raise Problem(Code.TIMEZONE_NEAR, got=echo(name), near=near) from problem
+        raise
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from warren.broker.durations import whole_seconds
 from warren.broker.messages import cut_message
 from warren.resources.runs import Condition, Join
 from warren.scheduler.expressions import FUNCTIONS, Fault, read_expression, read_template
-from warren.scheduler.problems import Code, FieldName, Problem, Refused, Word, unknown_word
+from warren.scheduler.problems import Code, FieldName, Problem, Word, refusal, unknown_word
 from warren.sql.models.job_tables import Backoff
 
 #: The most nodes of a flow, and the most runs of a node with `each`.
@@ -279,14 +279,14 @@ class _Reader:
         nodes = {str(name): self._node(str(name), said) for name, said in flow.items()}
         self._check_edges(nodes)
         if self._wrong:
-            raise _refused(self._wrong)
+            raise refusal(self._wrong)
         if circle := circle_in(nodes):
             raise Problem(Code.FLOW_CIRCLE, f"{FIELD}/{circle[0]}/after", path=" -> ".join(circle))
         graph = Graph(nodes)
         if (size := len(graph.to_json().encode(errors="replace"))) > MAX_BYTES:
             raise Problem(Code.FLOW_TOO_LONG, FIELD, most=MAX_BYTES, got=size)
         if wrong := list(_expression_problems(graph)):
-            raise _refused(wrong)
+            raise refusal(wrong)
         return graph
 
     def _node(self, name: str, said: Any) -> Node:
@@ -447,10 +447,6 @@ def _problems_of(node: Node, option: str, source: str, known: tuple[str, ...]) -
     for name in sorted(names - allowed):
         listed = ", ".join([*known, *RUN_NAMES][:30])
         yield Problem(Code.FLOW_NAME_UNKNOWN, place, **facts, got=name, known=listed)
-
-
-def _refused(problems: list[Problem]) -> Refused:
-    return problems[0] if len(problems) == 1 else Refused(problems)
 
 
 def _quoted(got: Any) -> str:

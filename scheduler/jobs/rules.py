@@ -10,7 +10,7 @@ from warren.broker.process_use import ProcessUse
 from warren.scheduler import expectations
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.app_names import invisible_in, is_line
-from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.cron.wall_clock import check_zone, load_zone
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import MAX_NODES
 from warren.scheduler.jobs.new_run import sample_param
@@ -23,6 +23,7 @@ from warren.scheduler.jobs.spec import (
     ROUTES,
     RULED,
     SHORT_RETRY,
+    AppSpec,
     Choice,
     Field,
     JobSpec,
@@ -32,12 +33,20 @@ from warren.scheduler.jobs.spec import (
     Tags,
 )
 from warren.scheduler.limits import MAX_LIMITS, parse_use
-from warren.scheduler.problems import Code, FieldName, Problem, Word, found, unknown_word
+from warren.scheduler.problems import (
+    Code,
+    FieldName,
+    Problem,
+    Word,
+    found,
+    refusal,
+    unknown_word,
+)
 from warren.scheduler.routing.routes import Route
 from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import CALENDAR_PATTERN
 from warren.scheduler.schedules.reading import read_schedule
-from warren.scheduler.schedules.registry import WAITING_KINDS
+from warren.scheduler.schedules.registry import KINDS, WAITING_KINDS
 from warren.scheduler.schedules.schedule import ScheduleFacts
 from warren.scheduler.schedules.working_days import ALWAYS, Calendars, every_day_until
 from warren.sql.models.job_tables import Backoff, Scope
@@ -146,6 +155,21 @@ def check_app_route(route: str, added_routes: Sequence[str]) -> None:
         raise unknown_word("route", FieldName("route"), route, known)
 
 
+def app_problems(
+    app: AppSpec, *, is_new: bool = False, added_routes: Sequence[str] = ()
+) -> list[Problem]:
+    """Return everything that is wrong with an app."""
+    check_name = check_new_app_name if is_new else check_app_name
+    return [
+        *found(lambda: check_name(app.name), "name"),
+        *found(lambda: check_title(app.title or "")),
+        *found(lambda: check_addresses(app.addresses)),
+        *found(lambda: check_app_route(app.route, added_routes)),
+        *target_problems(app.alarm),
+        *webhook_problems(app.webhook),
+    ]
+
+
 def check_addresses(addresses: Sequence[str]) -> None:
     """Raise Problem if an app's list of executors is invalid, too long, or has duplicates."""
     for address in addresses:
@@ -175,6 +199,16 @@ def process_of(process: str, fresh_process: bool | None) -> str:
         facts = {"got": process, "older": str(fresh_process).lower(), "meant": str(meant)}
         raise Problem(Code.PROCESS_CONTRADICTED, "process", **facts)
     return process or meant
+
+
+def group_problems(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Yield what is wrong with some fields of a group alone, by their names.
+
+    Of a group with other fields that cannot be read, nothing more can be said.
+    """
+    for field in RULED:
+        if field.name in values:
+            yield from _of_kind(field, values[field.name], ())
 
 
 def _of_kinds(spec: JobSpec, added_routes: Sequence[str]) -> Iterator[Problem]:
@@ -313,7 +347,7 @@ def _check_timezone(name: str) -> None:
     if len(name) > _MAX_LENGTHS["timezone"]:
         raise Problem(Code.TIMEZONE_TOO_LONG, got=name[:100])
     if name:
-        load_zone(name)
+        check_zone(name)
 
 
 def _check_schedule(spec: JobSpec, now_ms: int) -> None:
@@ -324,6 +358,9 @@ def _check_schedule(spec: JobSpec, now_ms: int) -> None:
     zone = "UTC" if found(lambda: load_zone(spec.timezone or "UTC")) else spec.timezone or "UTC"
     options = spec.schedule_options
     facts = ScheduleFacts(spec.schedule_kind, spec.schedule_value, zone, options.to_json() or "")
+    if options and (wrong := [*options.problems()]):
+        kind = KINDS.get(spec.schedule_kind)
+        raise refusal([*wrong, *found(lambda: kind and kind.read(spec.schedule_value, zone))])
     read_schedule(facts, _any_calendars(spec)).check_new(now_ms)
 
 

@@ -6,7 +6,7 @@ calendar moves the days that a schedule means to others.
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, time, timedelta
 from enum import StrEnum
@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 
 from warren.broker import durations
 from warren.scheduler.cron.expression import Days
-from warren.scheduler.problems import Code, Problem, unknown_word
+from warren.scheduler.problems import Code, Problem, found, unknown_word
 from warren.scheduler.problems import FieldName as Name
 from warren.scheduler.schedules.working_days import (
     MAX_MOVE_DAYS,
@@ -169,6 +169,7 @@ DAY_SECONDS = 86_400
 
 _WINDOW = re.compile(r"(\d{1,2}):(\d{2})\s*-\s*(\d{1,2}):(\d{2})", re.ASCII)
 _MILLISECOND = timedelta(milliseconds=1)
+_UTC = ZoneInfo("UTC")
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,20 +275,29 @@ class ScheduleOptions:
 
     def check(self) -> None:
         """Raise `Problem` for the first option that is not as it should be."""
+        for problem in self.problems():
+            raise problem
+
+    def problems(self) -> Iterator[Problem]:
+        """Yield everything that is wrong with the options, whatever the schedule."""
         if self.calendar and not re.fullmatch(CALENDAR_PATTERN, self.calendar):
             facts = {"pattern": CALENDAR_PATTERN, "got": self.calendar[:100]}
-            raise Problem(Code.CALENDAR_NAME, "calendar", **facts)
+            yield Problem(Code.CALENDAR_NAME, "calendar", **facts)
         for key, known in (("on_holiday", tuple(OnHoliday)), ("gap", GAPS)):
             value = getattr(self, key)
             if value and value not in known:
-                raise unknown_word(key, Name(key), value, known)
+                yield unknown_word(key, Name(key), value, known)
         if self.on_holiday and not self.calendar:
-            raise Problem(Code.ON_HOLIDAY_ALONE, "on_holiday")
+            yield Problem(Code.ON_HOLIDAY_ALONE, "on_holiday")
         if self.jitter and not self.jitter_seconds:
-            raise Problem(Code.JITTER, "jitter", got=self.jitter[:100])
-        self.bounds_ms(ZoneInfo("UTC"))
+            yield Problem(Code.JITTER, "jitter", got=self.jitter[:100])
+        wrong = [
+            *(found(lambda: _instant(self.begin, _UTC, "from")) if self.begin else ()),
+            *(found(lambda: _instant(self.until, _UTC, "until")) if self.until else ()),
+        ]
+        yield from wrong or found(lambda: self.bounds_ms(_UTC))
         if self.window:
-            Window.read(self.window)
+            yield from found(lambda: Window.read(self.window))
 
     @property
     def opening(self) -> Window | None:
