@@ -47,13 +47,26 @@ class Line(int):
 
 
 class InvalidEntry(Exception):
-    """A problem in a job file, with its line, and the name of the rule that it breaks, if any."""
+    """A problem in a job file, with its line, and the name of the rule that it breaks, if any.
 
-    def __init__(self, line: Line, text: str, rule: str = "") -> None:
+    `others` are what else is wrong with the same field.
+    """
+
+    def __init__(
+        self, line: Line, text: str, rule: str = "", *, others: Sequence["InvalidEntry"] = ()
+    ) -> None:
         super().__init__(text)
         self.line = line
         self.text = text
         self.rule = rule
+        self.others = tuple(others)
+
+    @classmethod
+    def of(cls, problems: Sequence["InvalidEntry"]) -> "InvalidEntry":
+        """Return several problems of a field as one."""
+        every = [each for problem in problems for each in (problem, *problem.others)]
+        first = every[0]
+        return cls(first.line, first.text, first.rule, others=every[1:])
 
     def __str__(self) -> str:
         """Return the problem after its place."""

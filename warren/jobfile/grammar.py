@@ -1,8 +1,8 @@
 """Reads one job of a job file, with its flow; each refusal gets its line."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
-from zoneinfo import available_timezones
 
 import yaml
 
@@ -18,15 +18,17 @@ from warren.jobfile.yaml_reader import (
     is_null,
     items,
     line_of,
+    read_each,
     scalar_kind,
     seconds,
     share,
     shown,
     text,
+    valid,
     whole_number,
 )
 from warren.resources.spelling import INSTEAD, did_you_mean
-from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.cron.wall_clock import check_zone
 from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs import rules
@@ -50,32 +52,35 @@ def flow(node: yaml.Node, what: str) -> Graph:
     """Return the graph of a mapping of nodes.
 
     Raises:
-        InvalidEntry: with the first thing that is wrong, and its line.
+        InvalidEntry: with all that is wrong, and their lines.
 
     """
     try:
         return parse(plain(node, what))
     except Refused as refused:
-        problem = refused.problems[0]
-        line = line_at(node, problem.field)
-        raise InvalidEntry(line, str(problem), problem.code.name.lower()) from refused
+        raise InvalidEntry.of(
+            [
+                InvalidEntry(line_at(node, each.field), str(each), each.code.name.lower())
+                for each in refused.problems
+            ]
+        ) from refused
 
 
 def plain(node: yaml.Node, what: str) -> Any:
     """Return the value of a node as JSON would have it."""
     if isinstance(node, yaml.MappingNode):
-        values = {}
-        for entry in entries(node, what):
-            if isinstance(entry, InvalidEntry):
-                raise entry
-            values[entry.name] = plain(entry.node, entry.name)
-        return values
+        return dict(read_each(entries(node, what), _plain_pair))
     if isinstance(node, yaml.SequenceNode):
-        return [plain(item, what) for item in items(node, what)]
+        return read_each(items(node, what), lambda item: plain(item, what))
     if is_null(node):
         return None
     read = _SCALARS.get(scalar_kind(node))
     return read(node, what) if read else str(node.value)
+
+
+def _plain_pair(entry: Entry | InvalidEntry) -> tuple[str, Any]:
+    known = valid(entry)
+    return known.name, plain(known.node, known.name)
 
 
 def line_at(node: yaml.Node, field: str) -> Line:
@@ -89,45 +94,42 @@ def line_at(node: yaml.Node, field: str) -> Line:
 
 
 def texts(node: yaml.Node, what: str) -> tuple[str, ...]:
-    return tuple(text(item, f"each of {what}") for item in items(node, what))
+    return tuple(read_each(items(node, what), lambda item: text(item, f"each of {what}")))
 
 
 def limits(node: yaml.Node, what: str) -> tuple[str, ...]:
     """Return a list of limits, each NAME, NAME:WEIGHT or {NAME: WEIGHT}."""
-    return tuple(text for item in items(node, what) for text in _limit_uses(item, what))
+    uses = read_each(items(node, what), lambda item: _limit_uses(item, f"each of {what}"))
+    return tuple(use_texts(chain.from_iterable(uses)))
 
 
-def _limit_uses(node: yaml.Node, what: str) -> Iterator[str]:
+def _limit_uses(node: yaml.Node, what: str) -> list[str | dict[str, int]]:
     if not isinstance(node, yaml.MappingNode):
-        yield text(node, f"each of {what}")
-        return
-    for entry in entries(node, f"each of {what}"):
-        if isinstance(entry, InvalidEntry):
-            raise entry
-        weight = whole_number(entry.node, f"the weight of {entry.name}")
-        yield from use_texts([{entry.name: weight}])
+        return [text(node, what)]
+    return read_each(entries(node, what), _weight)
+
+
+def _weight(entry: Entry | InvalidEntry) -> dict[str, int]:
+    name = valid(entry).name
+    return {name: whole_number(valid(entry).node, f"the weight of {name}")}
 
 
 def expectations(node: yaml.Node, what: str) -> Expectations:
     """Return the rules of a mapping; YAML reads `07:00` and `300` as numbers, here they are texts.
 
     Raises:
-        InvalidEntry: it is not a mapping of such rules.
+        InvalidEntry: it is not a mapping of such rules; with all that is wrong.
 
     """
-    values = {}
-    for entry in entries(node, what):
-        if isinstance(entry, InvalidEntry):
-            raise entry
-        if entry.name not in DECLARED:
-            words = f"unknown field {entry.name[:100]!r}{did_you_mean(entry.name, DECLARED)}"
-            raise InvalidEntry(entry.line, words)
-        if not isinstance(entry.node, yaml.ScalarNode):
-            words = f"expected {entry.name} to be text, got: {shown(entry.node)}"
-            raise InvalidEntry(entry.line, words)
-        if not is_null(entry.node):
-            values[entry.name] = str(entry.node.value)
-    return Expectations(**values)
+    return Expectations(**dict(read_each(entries(node, what), _expectation)))
+
+
+def _expectation(entry: Entry | InvalidEntry) -> tuple[str, str]:
+    name, node = valid(entry).name, valid(entry).node
+    if name not in DECLARED:
+        hint = did_you_mean(name, DECLARED)
+        raise InvalidEntry(valid(entry).line, f"unknown field {name[:100]!r}{hint}")
+    return name, words(node, name)
 
 
 def words(node: yaml.Node, what: str) -> str:
@@ -146,11 +148,9 @@ def timezone(node: yaml.Node, what: str) -> str:
     """Return the name of a time zone; an unknown one is answered with the nearest."""
     name = text(node, what)
     try:
-        load_zone(name or "UTC")  # an empty one is the scheduler's
+        check_zone(name or "UTC")  # an empty one is the scheduler's
     except Problem as problem:
-        near = did_you_mean(name, available_timezones())
-        code = problem.code.name.lower()
-        raise InvalidEntry(line_of(node), f"{problem}{near}", code) from problem
+        raise InvalidEntry(line_of(node), str(problem), problem.code.name.lower()) from problem
     return name
 
 
@@ -290,11 +290,14 @@ class JobReader:
             key: self._reader.value(words, entries.pop(key)) for key in OPTIONS if key in entries
         }
         more = {key: entries.pop(key) for key in _MORE_KEYS if key in entries}
+        options = ScheduleOptions.of(said)
         if len(entries) == 1:
-            options = ScheduleOptions.of(said)
-            read = {"timezone": zone or "", "schedule_options": options}
-            return read | self._when(next(iter(entries.values())), more)
-        if len(self._reader.wrong) == before:
+            when = self._when(next(iter(entries.values())), more)
+            if when:
+                return {"timezone": zone or "", "schedule_options": options} | when
+        for problem in options.problems():
+            self._reader.add_broken_rule(entry.line, problem)
+        if len(entries) != 1 and len(self._reader.wrong) == before:
             got = " and ".join(map(repr, entries)) or "none of these"
             self._reader.add_problem(entry.line, f"expected schedule to be {_WHEN}, got: {got}")
         return {}
@@ -359,7 +362,11 @@ def read_group(reader: YamlReader, entry: Entry, group: str) -> dict[str, Any]:
     before = len(reader.wrong)
     known = _GROUPS[group]
     values = _values(reader, reader.fields(entry.node, group, tuple(known)), known)
-    return values if len(reader.wrong) == before else {}
+    if len(reader.wrong) == before:
+        return values
+    for problem in rules.group_problems(values):
+        reader.add_broken_rule(entry.line, problem)
+    return {}
 
 
 def read_targets(reader: YamlReader, entry: Entry | None, group: str) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from warren.jobfile.yaml_reader import (
     YamlReader,
     entries,
     is_null,
-    items,
     line_of,
+    read_each,
     seconds,
     shown,
     text,
@@ -45,7 +45,7 @@ from warren.scheduler.calendars.calendar_spec import OVER, CalendarSpec
 from warren.scheduler.jobs import rules as job_rules
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits import LimitSpec
-from warren.scheduler.problems import Code, Problem, counted
+from warren.scheduler.problems import Code, Problem, counted, found
 from warren.scheduler.schedules.run_date import parse_date
 from warren.sql.instants import moment
 
@@ -259,9 +259,7 @@ class CalendarReader:
     def check(self, today: date) -> None:
         """Add what is wrong with the calendars that were read."""
         for name, spec in self.specs.items():
-            try:
-                spec.resolved(today)
-            except Problem as problem:
+            for problem in found(lambda spec=spec: spec.resolved(today)):  # type: ignore[misc] # a lambda has no types
                 line = self.lines[name].get(problem.field, self.lines[name][""])
                 if problem.code in OVER:
                     rule = problem.code.name.lower()
@@ -281,7 +279,9 @@ def _days(node: yaml.Node, what: str) -> Mapping[date, str]:
     if not isinstance(node, yaml.MappingNode):
         raise InvalidEntry(line_of(node), f"expected {what} to be a mapping, got: {shown(node)}")
     days: dict[date, str] = {}
-    for key, value in node.value:
+
+    def add(pair: tuple[yaml.Node, yaml.Node]) -> None:
+        key, value = pair
         day = _date(key, "a day")
         if day in days:
             raise InvalidEntry(line_of(key), f"duplicate day {day}")
@@ -289,6 +289,8 @@ def _days(node: yaml.Node, what: str) -> Mapping[date, str]:
             words = f"expected {day} to be work or off, got: {shown(value)}"
             raise InvalidEntry(line_of(value), words)
         days[day] = str(value.value).strip()
+
+    read_each(node.value, add)
     return days
 
 
@@ -306,7 +308,7 @@ def _date_of(text_: str, line: Line) -> date:
 
 
 def _weekend(node: yaml.Node, what: str) -> tuple[str, ...]:
-    return tuple(text(item, f"each of {what}").upper() for item in items(node, what))
+    return tuple(day.upper() for day in texts(node, what))
 
 
 _CALENDAR_READS: Mapping[str, Any] = {

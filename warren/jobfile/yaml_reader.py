@@ -5,10 +5,10 @@ All problems of fields are collected.
 
 import io
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 import yaml
 
@@ -19,6 +19,8 @@ from warren.resources.job_files import JOB_FILE_BYTES
 from warren.resources.spelling import did_you_mean
 from warren.scheduler.problems import Problem
 
+T = TypeVar("T")
+R = TypeVar("R")
 #: The most levels of nesting; the grammar needs six, and libyaml crashes at some 10,000.
 DEPTH = 20
 #: The most aliases in a file, and the most values that they stand for in total.
@@ -233,6 +235,31 @@ def items(node: yaml.Node, what: str) -> list[yaml.Node]:
     return list(node.value)
 
 
+def read_each(parts: Iterable[T], read: Callable[[T], R]) -> list[R]:
+    """Return what is read of each part.
+
+    Raises:
+        InvalidEntry: with all that is wrong.
+
+    """
+    values, wrong = list[R](), list[InvalidEntry]()
+    for part in parts:
+        try:
+            values.append(read(part))
+        except InvalidEntry as problem:
+            wrong.append(problem)
+    if wrong:
+        raise InvalidEntry.of(wrong)
+    return values
+
+
+def valid(entry: Entry | InvalidEntry) -> Entry:
+    """Return an entry of a mapping; raise it if it is a problem."""
+    if isinstance(entry, InvalidEntry):
+        raise entry
+    return entry
+
+
 def text(node: yaml.Node, what: str) -> str:
     """Return a text; numbers and booleans are texts only if they are quoted.
 
@@ -367,7 +394,7 @@ class YamlReader:
         try:
             return read(entry.node, entry.name)
         except InvalidEntry as wrong:
-            self.wrong.append(wrong)
+            self.wrong += [wrong, *wrong.others]
             return None
 
     def items(self, entry: Entry) -> list[yaml.Node]:

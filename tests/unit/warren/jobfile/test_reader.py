@@ -787,3 +787,66 @@ def test_a_shortcut_of_crontabs_is_told_its_five_fields(said: str) -> None:
 
     with pytest.raises(JobFileError, match="did you mean '0 \\* \\* \\* \\*'"):
         read_job_files([Source("x.yaml", text)], now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ("tags: [1, a, true]", ["each of tags to be text, got: '1'", "got: 'true'"]),
+        ("limits: [{a: x}, 5]", ["the weight of a to be a whole number", "each of limits to be"]),
+        ("expect: {start: 5m, longest: [1]}", ["unknown field 'start'", "longest to be text"]),
+        ("retry: {times: x, delay: 99999999}", ["times to be a whole", "retry_delay to be an"]),
+        ("retry: {jitter: 7, backof: fixed}", ["unknown field 'backof'", "retry_jitter to be"]),
+        (
+            'schedule: {cron: 5, window: x, gap: "y"}',
+            ["cron to be text", "unknown gap", "window to be two times"],
+        ),
+        (
+            'schedule: {cron: "0 0 25 * * ?", window: x, from: y, until: z}',
+            ["from to be a date", "until to be a date", "window to be two", "hour to be 0-23"],
+        ),
+    ],
+)
+def test_all_that_is_wrong_in_one_field_is_told_at_once(
+    file: Path, field: str, told: list[str]
+) -> None:
+    found = problems(file, with_field(field))
+
+    assert len(found) == len(told), found
+    assert all(any(words in line for line in found) for words in told), found
+
+
+def test_a_schedule_that_cannot_be_read_is_not_refused_for_its_window_too(file: Path) -> None:
+    [told] = problems(file, with_field("schedule: {cron: 5, window: 08:00-20:00}"))
+
+    assert "cron to be text" in told
+
+
+def test_all_that_is_wrong_with_a_flow_is_told_at_once_with_its_lines(file: Path) -> None:
+    found = problems(
+        file,
+        """\
+        apps: [{name: reports}]
+        jobs:
+          - name: all
+            app: reports
+            flow:
+              a: {jb: load}
+              b: {job: load, after: c, join: al}
+        """,
+    )
+
+    assert [line.partition(": ")[0] for line in found] == ["6", "6", "7", "7"]
+
+
+def test_all_that_is_wrong_with_a_calendar_is_told_at_once(file: Path) -> None:
+    unreadable = problems(
+        file, "calendars: [{name: cn, weekend: [1, SAT], days: {2026-13-01: off, x: work}}]\n"
+    )
+    broken = problems(
+        file,
+        "calendars: [{name: Cn, weekend: [SUT], days: {2036-12-01: of, 2036-12-02: wrk}}]\n",
+    )
+
+    assert len(unreadable) == 3, unreadable
+    assert len(broken) == 4, broken
