@@ -9,7 +9,7 @@ from werkzeug.test import EnvironBuilder, run_wsgi_app
 from werkzeug.wrappers import Response
 
 from warren.admin_web.api.authentication import Authentication, ConcurrencyLimits, too_many_requests
-from warren.admin_web.api.bodies import parsed, read_body, read_query
+from warren.admin_web.api.bodies import READ_BY_VIEW, parsed, read_body, read_query
 from warren.admin_web.api.endpoint import BASE, Call, Mounted, Reply, mounted
 from warren.admin_web.api.endpoints import groups
 from warren.admin_web.api.openapi import document
@@ -198,10 +198,10 @@ def _read(call: Call, view: Mounted) -> None:
             f"expected content of type {' or '.join(endpoint.media)}",
             headers={"Accept-Post": ", ".join(endpoint.media)},
         )
-    if media == JSON:
-        call.body = read_body(endpoint.body, parsed(call.raw))
-    elif media == MERGE_PATCH:
-        call.body = parsed(call.raw)
+    if media in {JSON, MERGE_PATCH}:
+        value = parsed(call.raw)
+        is_read = media == JSON and not getattr(endpoint.body, READ_BY_VIEW, False)
+        call.body = read_body(endpoint.body, value) if is_read else value
 
 
 def _raw(most: int) -> bytes:

@@ -4,9 +4,10 @@ msgspec alone stops at the first problem and ignores unknown fields.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
-from typing import Any, TypeVar, Union, get_args
+from types import UnionType
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from werkzeug.datastructures import MultiDict
@@ -20,6 +21,9 @@ T = TypeVar("T")
 MAX_ERRORS = 100
 #: The attribute of a struct that says what to use instead of some fields.
 INSTEAD_OF = "instead_of"
+#: The attribute of a struct that its view reads, so that what is wrong with its types and what
+#: breaks a rule are told together.
+READ_BY_VIEW = "read_by_view"
 _AT = re.compile(r" - at `\$(.*)`$")
 
 
@@ -70,12 +74,20 @@ def refuse(wrong: FieldErrors) -> None:
         raise Refusal(422, "the body is invalid", errors=wrong)
 
 
+def refuse_values(wrong: FieldErrors) -> None:
+    """Raise Refusal if there are problems of values, with all of them in its detail."""
+    if wrong:
+        raise Refusal(422, "; ".join(each["detail"] for each in wrong), errors=wrong)
+
+
 def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> T | None:
-    """Return an object as a struct; None if anything is wrong, which is added to `wrong`."""
+    """Return an object as a struct; what is wrong is added to `wrong`, and left out.
+
+    None if there is no object, or it lacks a required field.
+    """
     if not isinstance(value, Mapping):
         wrong.add(pointer, f"expected an object, got: {_shown(value)}")
         return None
-    before = len(wrong)
     fields: Any = {field.encode_name: field for field in _fields(kind)}
     instead = getattr(kind, INSTEAD_OF, {})
     for name in value:
@@ -86,12 +98,17 @@ def read_struct(kind: type[T], value: Any, pointer: str, wrong: FieldErrors) -> 
                 f"unknown field {name[:100]!r}{did_you_mean(name[:100], fields, instead)}",
             )
     made = {}
+    is_complete = True
     for name, field in fields.items():
+        before = len(wrong)
         if name in value:
-            made[field.name] = _read(field.type, value[name], f"{pointer}/{_escaped(name)}", wrong)
+            read = _read(field.type, value[name], f"{pointer}/{_escaped(name)}", wrong)
+            if len(wrong) == before or read is not None:
+                made[field.name] = read
         elif field.required:
             wrong.add(f"{pointer}/{_escaped(name)}", f"missing field {name!r}")
-    return kind(**made) if len(wrong) == before else None
+        is_complete &= field.name in made or not field.required
+    return kind(**made) if is_complete else None
 
 
 def read_query(kind: type[T], given: MultiDict[str, str]) -> T:
@@ -144,6 +161,7 @@ def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
     if inner is not None and isinstance(value, Mapping):
         return read_struct(inner, value, pointer, wrong)
     if inner is not None and isinstance(value, list) and "list[" in str(kind):
+        # Those that are wrong keep their places.
         return [
             read_struct(inner, item, f"{pointer}/{number}", wrong)
             for number, item in enumerate(value)
@@ -151,12 +169,34 @@ def _read(kind: Any, value: Any, pointer: str, wrong: FieldErrors) -> Any:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
+        before = len(wrong)
+        for name, item in _items(value):
+            for item_kind in _item_kinds(kind, type(value)):
+                _read(item_kind, item, f"{pointer}/{_escaped(name)}", wrong)
+        if len(wrong) > before:
+            return None
         text = misfit(error, kind)
         place = _AT.search(text)
         deeper = "/".join(re.findall(r"\w+", place[1])) if place else ""
         detail = _AT.sub("", text)
         wrong.add(f"{pointer}/{deeper}" if deeper else pointer, detail[:1].lower() + detail[1:])
         return None
+
+
+def _items(value: Any) -> Iterable[tuple[str, Any]]:
+    """Return the items of a list or an object with their names; of anything else, nothing."""
+    if isinstance(value, list):
+        return ((str(number), item) for number, item in enumerate(value))
+    return value.items() if isinstance(value, dict) else ()
+
+
+def _item_kinds(kind: Any, container: type) -> Iterator[Any]:
+    """Yield the type of the items of a list or an object, if the type is such a container."""
+    if get_origin(kind) is container:
+        yield get_args(kind)[-1]
+    elif get_origin(kind) in (Union, UnionType, Annotated):
+        for part in get_args(kind):
+            yield from _item_kinds(part, container)
 
 
 #: Cached, as msgspec evaluates all annotations each time.

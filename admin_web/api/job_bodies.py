@@ -1,12 +1,13 @@
 """Converts jobs to and from the API's types, which are generated from the declared fields."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
 
-from warren.admin_web.api.bodies import INSTEAD_OF, FieldErrors
+from warren.admin_web.api.bodies import INSTEAD_OF, READ_BY_VIEW, FieldErrors
+from warren.admin_web.api.problem_answers import error_detail
 from warren.resources.instant import to_builtins
 from warren.resources.jobs import JobState
 from warren.resources.spelling import INSTEAD
@@ -14,7 +15,7 @@ from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import Graph, parse
-from warren.scheduler.jobs.rules import in_short, process_of
+from warren.scheduler.jobs.rules import group_problems, in_short, process_of
 from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec, LimitNames, Webhook
 from warren.scheduler.limits import use_texts
 from warren.scheduler.problems import Problem, Refused
@@ -128,7 +129,7 @@ JobBody: Any = msgspec.defstruct(
         ("cancelled", int | None, None),
     ],
     kw_only=True,
-    namespace={INSTEAD_OF: INSTEAD},
+    namespace={INSTEAD_OF: INSTEAD, READ_BY_VIEW: True},
 )
 #: A job in an answer, with every field. Of a job that was just saved, `warnings` name what looks
 #: wrong, and `cancelled` is how many planned runs that has cancelled: a new schedule those still to
@@ -186,9 +187,8 @@ def job_answer_body(spec: JobSpec) -> dict[str, Any]:
     }
 
 
-def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | None:
-    """Return the job that a body describes, or None and add what is wrong to `wrong`."""
-    before = len(wrong)
+def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec:
+    """Return the job that a body describes; what is wrong is added to `wrong`, and left out."""
     values: dict[str, Any] = {
         field.name: _from_api(field, value)
         for key, field in TOP.items()
@@ -199,17 +199,43 @@ def spec_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> JobSpec | 
         wrong.add(f"{location.pointer}/app", f"expected {location.app!r} as in the path")
     values.setdefault("name", location.name)
     for name in _NAMES:
-        if not values.get(name):
+        if not values.get(name) and not is_wrong(f"{location.pointer}/{name}", wrong):
             wrong.add(f"{location.pointer}/{name}", f"missing field {name!r}")
     values |= _process_of(body, location, wrong)
     values |= _retry_of(body, location, wrong)
     values |= _schedule_of(body.schedule, location, wrong)
     for name, fields in _PLAIN.items():
-        values |= _values_of(getattr(body, name), fields)
-    for key in ("language", "source") if body.script is not None else ():
+        of_group = _values_of(getattr(body, name), fields)
+        if is_wrong(f"{location.pointer}/{name}", wrong):
+            add_rules(group_problems(of_group), location, wrong)
+        else:
+            values |= of_group
+    has_script = body.script is not None and not is_wrong(f"{location.pointer}/script", wrong)
+    for key in ("language", "source") if has_script else ():
         if not getattr(body.script, key):
             wrong.add(f"{location.pointer}/script/{key}", f"missing field {key!r}")
-    return JobSpec(**values) if len(wrong) == before else None
+    return JobSpec(**({"app": "", "name": ""} | values))
+
+
+def add_rules(problems: Iterable[Problem], location: BodyLocation, wrong: FieldErrors) -> None:
+    """Add the rules that a job breaks, but not those of fields with which something is wrong."""
+    known = [each["pointer"] for each in wrong]
+    what_runs = [f"{location.pointer}/{name}" for name in ("handler", "script", "flow")]
+    if any(_are_nested(place, one) for place in known for one in what_runs):
+        known.append(f"{location.pointer}/handler")
+    for problem in problems:
+        detail = error_detail(problem, location.pointer)
+        if not any(_are_nested(detail["pointer"], place) for place in known):
+            wrong.append(detail)
+
+
+def is_wrong(place: str, wrong: FieldErrors) -> bool:
+    """Return whether something is wrong at a place, or within it."""
+    return any(_are_nested(each["pointer"], place) for each in wrong)
+
+
+def _are_nested(one: str, other: str) -> bool:
+    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
 
 
 def _flow_of(flow: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
@@ -280,6 +306,11 @@ def _retry_of(body: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str
 def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> dict[str, Any]:
     if schedule is None or schedule == NoSchedule.keyword:
         return {}
+    options = ScheduleOptions.of({key: getattr(schedule, key) for key in OPTIONS})
+    if is_wrong(f"{location.pointer}/schedule", wrong):
+        problems = (each.at(f"schedule/{each.field}") for each in options.problems())
+        add_rules(problems, location, wrong)
+        return {}
     said = {word: value for word in _KEYWORDS if (value := getattr(schedule, word)) is not None}
     if len(said) != 1:
         got = " and ".join(said) or "none of these"
@@ -292,7 +323,7 @@ def _schedule_of(schedule: Any, location: BodyLocation, wrong: FieldErrors) -> d
         "schedule_value": _KEYWORDS[word].value_of(
             value, {key: getattr(schedule, key) for key in _MORE_KEYS}
         ),
-        "schedule_options": ScheduleOptions.of({key: getattr(schedule, key) for key in OPTIONS}),
+        "schedule_options": options,
         "timezone": schedule.timezone or "",
     }
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
+from warren.admin_web.api.bodies import FieldErrors
 from warren.admin_web.api.problem_answers import at_parameter, at_pointer
 from warren.resources.operation import LARGEST_ID, MAX_LIMIT
 from warren.scheduler.problems import Problem
@@ -69,32 +70,31 @@ def query_day(name: str, text: str | None) -> date | None:
         raise at_parameter(name, str(problem)) from problem
 
 
-def body_day(pointer: str, text: str | None) -> date | None:
-    """Return a date in a body; None if it is not given.
-
-    Raises:
-        Refusal: it is no date.
-
-    """
+def body_day(pointer: str, text: str | None, wrong: FieldErrors) -> date | None:
+    """Return a date in a body; None if it is not given, or is none, which is added to `wrong`."""
     try:
         return None if text is None else parse_date(text)
     except Problem as problem:
-        raise at_pointer(pointer, str(problem)) from problem
+        wrong.add(pointer, str(problem))
+        return None
 
 
-def body_instant_ms(pointer: str, text: str | None) -> int | None:
+def body_instant_ms(pointer: str, text: str | None, wrong: FieldErrors | None = None) -> int | None:
     """Return a time in a body as epoch milliseconds; None if it is not given.
 
+    What is no time is added to `wrong`.
+
     Raises:
-        Refusal: as for `instant_ms`; with the JSON pointer.
+        Refusal: it is no time, and there is no `wrong`.
 
     """
-    if text is None:
-        return None
     try:
-        return _milliseconds(text)
+        return None if text is None else _milliseconds(text)
     except ValueError as error:
-        raise at_pointer(pointer, str(error)) from error
+        if wrong is None:
+            raise at_pointer(pointer, str(error)) from error
+        wrong.add(pointer, str(error))
+        return None
 
 
 def _milliseconds(text: str) -> int:

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
+from warren.admin_web.api.bodies import FieldErrors, refuse_values
 from warren.admin_web.api.endpoint import BASE, Call, Reply, serves
 from warren.admin_web.api.endpoints.jobs import job_id_of
 from warren.admin_web.api.paging import body_day, page, place_of
-from warren.admin_web.api.problem_answers import at_parameter
+from warren.admin_web.api.problem_answers import at_parameter, error_detail
 from warren.admin_web.api.run_answers import idempotent
 from warren.admin_web.services import ApiServices
 from warren.resources import backfills as operations
@@ -135,9 +136,12 @@ class BackfillEndpoints:
 
 
 def _request(body: BackfillBody) -> BackfillRequest:
-    return BackfillRequest(
-        from_date=body_day("/from", body.from_date),
-        to_date=body_day("/to", body.to_date),
+    wrong = FieldErrors()
+    from_date = body_day("/from", body.from_date, wrong)
+    to_date = body_day("/to", body.to_date, wrong)
+    request = BackfillRequest(
+        from_date=from_date,
+        to_date=to_date,
         dates=body.dates,
         at_once=body.at_once,
         newest_first=body.newest_first,
@@ -148,3 +152,8 @@ def _request(body: BackfillBody) -> BackfillRequest:
         param=body.param,
         key=body.key,
     )
+    if wrong:
+        for problem in request.problems():
+            wrong.append(error_detail(problem))
+    refuse_values(wrong)
+    return request

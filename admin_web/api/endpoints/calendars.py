@@ -1,12 +1,12 @@
 """Calendars of working days."""
 
-from datetime import date
 from typing import Any
 
 import msgspec
 
+from warren.admin_web.api.bodies import FieldErrors, refuse_values
 from warren.admin_web.api.endpoint import Call, endpoint, serves
-from warren.admin_web.api.paging import page, place_of
+from warren.admin_web.api.paging import body_day, page, place_of
 from warren.admin_web.api.problem_answers import Refusal
 from warren.admin_web.services import ApiServices
 from warren.resources import calendars as operations
@@ -16,8 +16,6 @@ from warren.resources.operation import Scope
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.calendar_commands import CalendarChange
 from warren.scheduler.commands.job_file_preview import foresee_calendars, store_calendars
-from warren.scheduler.problems import Problem
-from warren.scheduler.schedules.run_date import parse_date
 from warren.scheduler.views.calendar_view import calendar_views, read_year, year_of
 from warren.scheduler.views.job_view import applied_view
 from warren.sql.instants import iso, moment
@@ -128,7 +126,10 @@ class CalendarEndpoints:
         It counts from ten seconds after it is stored.
         """
         commands = self._services.commands(call.actor).calendars
-        days = commands.resolved(calendar_spec_of(name, call.body))
+        wrong = FieldErrors()
+        spec = calendar_spec_of(name, call.body, "", wrong)
+        refuse_values(wrong)
+        days = commands.resolved(spec)
         act = commands.foresee if call.query.dry_run else commands.apply
         return _applied(act(name, days))
 
@@ -152,28 +153,21 @@ class CalendarEndpoints:
         return applied_view(changes, dry_run=dry_run, over=not_taken)
 
 
-def calendar_spec_of(name: str, body: CalendarBody, pointer: str = "") -> CalendarSpec:
+def calendar_spec_of(
+    name: str, body: CalendarBody, pointer: str, wrong: FieldErrors
+) -> CalendarSpec:
     """Return the calendar that a body describes, at a JSON pointer.
 
-    Raises:
-        Refusal: a date is none.
-
+    Dates that are none are added to `wrong`, and left out.
     """
+    days = {body_day(f"{pointer}/days/{day}", day, wrong): said for day, said in body.days.items()}
     return CalendarSpec(
         name=name,
         source=body.from_,
         weekend=None if body.weekend is None else tuple(body.weekend),
-        days={_date(f"{pointer}/days/{day}", day): said for day, said in body.days.items()},
-        until=None if body.until is None else _date(f"{pointer}/until", body.until),
+        days={day: said for day, said in days.items() if day is not None},
+        until=body_day(f"{pointer}/until", body.until, wrong),
     )
-
-
-def _date(pointer: str, text: str) -> date:
-    try:
-        return parse_date(text)
-    except Problem as problem:
-        errors = [{"pointer": pointer, "detail": str(problem)}]
-        raise Refusal(422, str(problem), errors=errors) from problem
 
 
 def _applied(change: CalendarChange) -> CalendarApplied:

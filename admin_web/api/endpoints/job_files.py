@@ -1,19 +1,26 @@
 """Applies and exports whole job files, for programs without access to the database."""
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 from flask import request
 from sqlalchemy.orm import Session
 
-from warren.admin_web.api.bodies import FieldErrors, refuse
+from warren.admin_web.api.bodies import FieldErrors, read_struct, refuse
 from warren.admin_web.api.endpoint import Call, Reply, endpoint, serves
 from warren.admin_web.api.endpoints.apps import app_spec_of, asked_app_ids
 from warren.admin_web.api.endpoints.calendars import NamedCalendar, calendar_spec_of
 from warren.admin_web.api.endpoints.jobs import job_named
 from warren.admin_web.api.endpoints.limits import limit_spec_of, limit_value
-from warren.admin_web.api.job_bodies import BodyLocation, JobBody, job_answer_body, spec_of
+from warren.admin_web.api.job_bodies import (
+    BodyLocation,
+    JobBody,
+    add_rules,
+    is_wrong,
+    job_answer_body,
+    spec_of,
+)
 from warren.admin_web.api.problem_answers import Refusal, at_pointer, error_detail
 from warren.admin_web.services import ApiServices, ReadJobFile
 from warren.resources import job_files as operations
@@ -29,7 +36,6 @@ from warren.resources.job_files import (
 )
 from warren.resources.limits import LimitBody
 from warren.resources.operation import JSON, YAML, Scope, Word
-from warren.scheduler.alarms.targets import target_problems, webhook_problems
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_files import FileParts, stored_parts
 from warren.scheduler.jobs import rules
@@ -37,7 +43,7 @@ from warren.scheduler.jobs.places import IN_FILE, Origin, in_code
 from warren.scheduler.jobs.records import job_spec
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits import LimitSpec
-from warren.scheduler.problems import Code, Problem, Refused, found
+from warren.scheduler.problems import Refused, unknown_app
 from warren.scheduler.views.job_view import applied_view
 from warren.scheduler.views.job_warnings import file_warnings
 from warren.sql.errors import LookupFailure, NotFound
@@ -45,6 +51,8 @@ from warren.sql.instants import moment
 from warren.sql.jobs import job_file_rows, job_links
 from warren.sql.listings import job_search
 from warren.sql.registry.apps import ids_by_name
+
+T = TypeVar("T")
 
 
 class JobFileBody(msgspec.Struct, kw_only=True):
@@ -62,6 +70,7 @@ class JobFileBody(msgspec.Struct, kw_only=True):
     files: list[JobFileText] = []
     values: dict[str, str] = {}
     given: ValuesGiven | None = None
+    read_by_view: ClassVar[bool] = True
 
 
 class ExportQuery(msgspec.Struct, kw_only=True):
@@ -208,13 +217,17 @@ class JobFileEndpoints:
         return stored_parts(session, apps, specs, today)
 
     def _file(self, call: Call) -> ReadJobFile:
-        body: JobFileBody | None = call.body
-        if body is None:
+        if request.mimetype == YAML:
             if len(call.raw) > JOB_FILE_BYTES:
                 raise Refusal(413, f"expected a body of up to {JOB_FILE_BYTES} bytes")
             return self._services.job_files.read(call.raw, {})
+        wrong = FieldErrors()
+        body = read_struct(JobFileBody, call.body, "", wrong)
+        if body is None or body.files or body.values:
+            refuse(wrong)
+        assert body is not None
         if not (body.files or body.values):
-            parts = self._json(body)
+            parts = self._json(body, wrong)
             return ReadJobFile(
                 parts=parts,
                 check_apps=lambda known, _hint: _check_apps(parts, known),
@@ -227,42 +240,46 @@ class JobFileEndpoints:
         values = body.values if body.given is None else body.given
         return self._services.job_files.read(body.files, values)
 
-    def _json(self, body: JobFileBody) -> FileParts:
-        wrong = FieldErrors()
-        apps = [app_spec_of(app.name or "", app) for app in body.apps]
-        specs = []
-        for number, job in enumerate(body.jobs):
-            pointer = f"/jobs/{number}"
-            spec = spec_of(job, BodyLocation(pointer=pointer), wrong)
-            if spec is None:
-                continue
-            specs.append(spec)
-            wrong += [
-                error_detail(problem, pointer)
-                for problem in rules.problems(
-                    spec, now_ms=self._services.now_ms(), added_routes=self._services.added_routes
-                )
-            ]
-        for number, app in enumerate(apps):
-            found_wrong = rules_of_app(app, self._services.added_routes)
-            wrong += [error_detail(problem, f"/apps/{number}") for problem in found_wrong]
-        limits = [
-            limit_spec_of(limit, f"/limits/{n}", wrong) for n, limit in enumerate(body.limits)
+    def _json(self, body: JobFileBody, wrong: FieldErrors) -> FileParts:
+        """Return what a job file in JSON says; `wrong` is what is wrong with its types.
+
+        Raises:
+            Refusal: with that, and with the rules that the rest breaks.
+
+        """
+        now_ms, added_routes = self._services.now_ms(), self._services.added_routes
+        specs: dict[int, JobSpec] = {}
+        for number, job in _read(body.jobs):
+            location = BodyLocation(pointer=f"/jobs/{number}")
+            specs[number] = spec = spec_of(job, location, wrong)
+            problems = rules.problems(spec, now_ms=now_ms, added_routes=added_routes)
+            add_rules(problems, location, wrong)
+        apps: dict[int, AppSpec] = {}
+        for number, said in _read(body.apps):
+            place = f"/apps/{number}"
+            said.alarm = None if is_wrong(f"{place}/alarm", wrong) else said.alarm
+            said.webhook = None if is_wrong(f"{place}/webhook", wrong) else said.webhook
+            apps[number] = app = app_spec_of(said.name or "", said)
+            problems = rules.app_problems(app, added_routes=added_routes)
+            add_rules(problems, BodyLocation(pointer=place), wrong)
+        limits = {
+            number: limit_spec_of(limit, f"/limits/{number}", wrong)
+            for number, limit in _read(body.limits)
+        }
+        calendars = [
+            calendar_spec_of(calendar.name, calendar, f"/calendars/{number}", wrong)
+            for number, calendar in _read(body.calendars)
         ]
         wrong += _duplicates(apps, specs, limits)
         refuse(wrong)
-        calendars = [
-            calendar_spec_of(calendar.name, calendar, f"/calendars/{number}")
-            for number, calendar in enumerate(body.calendars)
-        ]
-        return FileParts(apps, calendars, limits, specs)
+        return FileParts([*apps.values()], calendars, [*limits.values()], [*specs.values()])
 
 
 def _check_apps(parts: FileParts, known: Collection[str]) -> None:
     """Refuse jobs of apps that are neither visible to this token nor in the file."""
     names = {*known, *(app.name for app in parts.apps)}
     errors = [
-        error_detail(Problem(Code.UNKNOWN_APP, "app", got=spec.app[:100]), f"/jobs/{number}")
+        error_detail(unknown_app(spec.app, names), f"/jobs/{number}")
         for number, spec in enumerate(parts.specs)
         if spec.app not in names
     ]
@@ -275,30 +292,25 @@ def _origin(query: ApplyQuery) -> Origin:
     return Origin(place=place, take_over=query.take_over, app=query.app or "")
 
 
-def rules_of_app(app: AppSpec, added_routes: Sequence[str]) -> list[Problem]:
-    """Return everything that is wrong with an app."""
-    return [
-        *found(lambda: rules.check_app_name(app.name), "name"),
-        *found(lambda: rules.check_title(app.title or "")),
-        *found(lambda: rules.check_addresses(app.addresses)),
-        *found(lambda: rules.check_app_route(app.route, added_routes)),
-        *target_problems(app.alarm),
-        *webhook_problems(app.webhook),
-    ]
+def _read(items: Iterable[T | None]) -> Iterator[tuple[int, T]]:
+    """Yield the items that could be read, with their numbers."""
+    for number, item in enumerate(items):
+        if item is not None:
+            yield number, item
 
 
 def _duplicates(
-    apps: Sequence[AppSpec], specs: Sequence[JobSpec], limits: Sequence[LimitSpec]
+    apps: Mapping[int, AppSpec], specs: Mapping[int, JobSpec], limits: Mapping[int, LimitSpec]
 ) -> list[dict[str, str]]:
     seen: set[tuple[str, ...]] = set()
     wrong = []
     keyed = [
-        *((("app", app.name), f"/apps/{number}") for number, app in enumerate(apps)),
-        *((("limit", limit.name), f"/limits/{number}") for number, limit in enumerate(limits)),
-        *((("job", job.app, job.name), f"/jobs/{number}") for number, job in enumerate(specs)),
+        *((("app", app.name), f"/apps/{number}") for number, app in apps.items()),
+        *((("limit", limit.name), f"/limits/{number}") for number, limit in limits.items()),
+        *((("job", job.app, job.name), f"/jobs/{number}") for number, job in specs.items()),
     ]
     for key, pointer in keyed:
-        if key in seen:
+        if key in seen and key[-1]:
             words = f"duplicate {key[0]} {'/'.join(key[1:])[:200]!r}"
             wrong.append({"pointer": pointer, "detail": words})
         seen.add(key)

@@ -12,13 +12,15 @@ from flask import request
 from sqlalchemy.orm import Session
 from werkzeug.datastructures import ETags
 
-from warren.admin_web.api.bodies import FieldErrors, parsed, read_body, refuse
+from warren.admin_web.api.bodies import FieldErrors, read_struct, refuse
 from warren.admin_web.api.endpoint import BASE, Call, Reply, endpoint, serves
 from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.job_bodies import (
     BodyLocation,
     JobAnswer,
     JobBody,
+    add_rules,
+    is_wrong,
     job_answer,
     merged,
     spec_of,
@@ -498,13 +500,10 @@ class JobEndpoints:
     )
     def put(self, call: Call, app: str, name: str) -> Reply:
         """Create a job, or replace it; fields that are left out get their defaults."""
-        spec = _spec(call.body, BodyLocation(app=app, name=name))
+        location = BodyLocation(app=app, name=name)
+        spec = self._read_spec(call, call.body, location, is_new=request.if_none_match.star_tag)
         if must_exist():
             return self._change(call, job_id_to_match(self._services, call, app, name), spec)
-        if spec.name != name:
-            wrong = FieldErrors()
-            wrong.add("/name", f"expected {name!r} as in the path")
-            refuse(wrong)
         try:
             job_id = self._services.commands(call.actor).jobs.create(spec)
         except Refused as refused:
@@ -533,10 +532,9 @@ class JobEndpoints:
         before = to_builtins(answer)
         # A patch that does not name `enabled` leaves it as it is, even if it has just changed.
         del before["state"], before["enabled"]
-        patch = parsed(call.raw)
-        whole = merged(without_replaced(before, patch), patch)
-        body = read_body(JobBody, whole)
-        return self._change(call, job_id, _spec(body, BodyLocation(app=app, name=name)), spec)
+        whole = merged(without_replaced(before, call.body), call.body)
+        patched = self._read_spec(call, whole, BodyLocation(app=app, name=name))
+        return self._change(call, job_id, patched, spec)
 
     @serves(operations.delete_job)
     def delete(self, call: Call, app: str, name: str) -> Reply:
@@ -556,6 +554,33 @@ class JobEndpoints:
             lambda session: script_versions.versions(session, job_id)
         )
         return ScriptsAnswer(items=[_version(row, listed.script_version) for row in rows])
+
+    def _read_spec(
+        self, call: Call, value: Any, location: BodyLocation, *, is_new: bool = False
+    ) -> JobSpec:
+        """Return the job that a body describes; a new one has the name in the path.
+
+        Raises:
+            Refusal: it has unknown fields or wrong types; with the rules that its other fields
+                break.
+
+        """
+        wrong = FieldErrors()
+        body = read_struct(JobBody, value, "", wrong)
+        if body is None:  # it is no object
+            refuse(wrong)
+        spec = spec_of(body, location, wrong)
+        if is_new and spec.name != location.name and not is_wrong("/name", wrong):
+            wrong.add("/name", f"expected {location.name!r} as in the path")
+        if wrong:
+            try:
+                job_id = job_id_of(self._services, call, location.app, location.name)
+            except NotFound:
+                job_id = 0
+            commands = self._services.commands(call.actor).jobs
+            add_rules(commands.problems(spec, job_id), location, wrong)
+        refuse(wrong)
+        return spec
 
     def _change(self, call: Call, job_id: int, spec: JobSpec, base: JobSpec | None = None) -> Reply:
         """Change a job; with `base`, only if it still is as described there."""
@@ -633,14 +658,6 @@ def _version(row: StoredVersion, current: int | None) -> ScriptVersion:
         bytes=row.size,
         is_current=row.id == current,
     )
-
-
-def _spec(body: Any, location: BodyLocation) -> JobSpec:
-    wrong = FieldErrors()
-    spec = spec_of(body, location, wrong)
-    refuse(wrong)
-    assert spec is not None
-    return spec
 
 
 def _path(app: str, name: str) -> str:

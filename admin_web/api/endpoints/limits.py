@@ -102,7 +102,11 @@ class LimitEndpoints:
 
 
 def limit_spec_of(body: LimitBody, pointer: str, wrong: FieldErrors) -> LimitSpec:
-    """Return the limit that a body describes; what is wrong with it is added to `wrong`."""
+    """Return the limit that a body describes; what is wrong with it is added to `wrong`.
+
+    Its rules are checked unless its types are wrong.
+    """
+    is_readable = not any(each["pointer"].startswith(f"{pointer}/") for each in wrong if pointer)
     per = body.per
     seconds = durations.whole_seconds(per) if isinstance(per, str) else per
     if per is not None and (seconds is None or seconds % 1):
@@ -115,7 +119,8 @@ def limit_spec_of(body: LimitBody, pointer: str, wrong: FieldErrors) -> LimitSpe
         rate=body.rate,
         per=None if seconds is None else int(seconds),
     )
-    wrong += [error_detail(problem, pointer) for problem in limit_specs.problems(spec)]
+    if is_readable:
+        wrong += [error_detail(problem, pointer) for problem in limit_specs.problems(spec)]
     return spec
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from flask import request
 from sqlalchemy.orm import Session
 
+from warren.admin_web.api.bodies import FieldErrors, refuse_values
 from warren.admin_web.api.endpoint import BASE, Call, Reply, serves
 from warren.admin_web.api.endpoints.apps import app_id_of, asked_app_ids
 from warren.admin_web.api.endpoints.jobs import job_id_of, missing_app_first
@@ -363,7 +364,9 @@ class TriggerEndpoints:
     @serves(operations.trigger)
     def trigger(self, call: Call, app: str, name: str) -> Reply | Wait:
         seconds = preferred_wait_seconds()
-        trigger = _trigger(call.body, "")
+        wrong = FieldErrors()
+        trigger = _trigger(call.body, "", wrong)
+        refuse_values(wrong)
         once = idempotent(_idempotent_content(call.body), call)
         self._services.run_ids.reserve()
         with missing_app_first(self._services, call, app):
@@ -383,7 +386,9 @@ class TriggerEndpoints:
         runs = call.body.runs
         if not 1 <= len(runs) <= MAX_TRIGGERS:
             raise at_pointer("/runs", f"expected 1 to {MAX_TRIGGERS} runs, got: {len(runs)}")
-        wanted = [_trigger(body, f"/runs/{number}") for number, body in enumerate(runs)]
+        wrong = FieldErrors()
+        wanted = [_trigger(body, f"/runs/{number}", wrong) for number, body in enumerate(runs)]
+        refuse_values(wrong)
         once = idempotent([_idempotent_content(body) for body in runs], call)
         with missing_app_first(self._services, call, app):
             made = self._services.commands(call.actor).runs.trigger_all(
@@ -417,10 +422,10 @@ def _warnings(made: Triggered) -> list[str]:
     return [str(made.unchecked)] if made.unchecked else []
 
 
-def _trigger(body: TriggerBody, pointer: str) -> Trigger:
-    at_ms = body_instant_ms(f"{pointer}/at", body.at)
+def _trigger(body: TriggerBody, pointer: str, wrong: FieldErrors) -> Trigger:
+    at_ms = body_instant_ms(f"{pointer}/at", body.at, wrong)
     when = When(at_ms=at_ms, after=body.after, late=body.late)
-    day = body_day(f"{pointer}/run_date", body.run_date)
+    day = body_day(f"{pointer}/run_date", body.run_date, wrong)
     return Trigger(
         param=body.param,
         addresses=body.addresses,

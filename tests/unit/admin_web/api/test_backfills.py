@@ -114,3 +114,15 @@ def test_what_is_wrong_is_told_with_its_place(admin: Program, job_id: int) -> No
     }
 
     assert places == {place: place for place in wrong}
+
+
+def test_all_that_is_wrong_with_a_backfill_is_told_at_once(admin: Program, job_id: int) -> None:
+    unreadable = admin.post(PATH, {"from": "x", "to": "20260307", "at_once": 1_000})
+    broken = admin.post(
+        PATH, {"from": "2026-03-07", "to": "2026-03-01", "key": "a b", "at_once": 0}
+    )
+
+    places = [
+        [each["pointer"] for each in said.get_json()["errors"]] for said in (unreadable, broken)
+    ]
+    assert places == [["/from", "/to", "/at_once"], ["/at_once", "/key", "/from"]]

@@ -220,3 +220,51 @@ def test_a_route_of_an_app_that_does_not_exist_is_refused(admin: Program) -> Non
 
     assert answer.status_code == 422
     assert [one["pointer"] for one in answer.get_json()["errors"]] == ["/apps/0/route"]
+
+
+def test_all_that_is_wrong_with_a_file_in_json_is_told_at_once(admin: Program) -> None:
+    wrong = {
+        "apps": [{"name": "x", "alarm": {"webhook": 5, "style": "slack"}}],
+        "calendars": [{"name": "cn", "days": {"2026-13-01": "off", "x": "work"}}],
+        "limits": [{"name": "ware", "at_once": "x"}, {"name": "Bad", "at_once": 0}],
+        "jobs": [
+            {"name": "a", "app": "report", "handler": "h", "timeout": "x", "retries": 9_999},
+            {"name": "b", "app": "reports", "hander": "h"},
+            5,
+        ],
+    }
+
+    answer = admin.post("/apply", wrong)
+
+    assert answer.status_code == 400
+    assert {error["pointer"] for error in answer.get_json()["errors"]} == {
+        "/apps/0/name",
+        "/apps/0/alarm/webhook",
+        "/calendars/0/days/2026-13-01",
+        "/calendars/0/days/x",
+        "/limits/0/at_once",
+        "/limits/1/name",
+        "/limits/1/at_once",
+        "/jobs/0/timeout",
+        "/jobs/0/retries",
+        "/jobs/1/hander",
+        "/jobs/1/handler",
+        "/jobs/2",
+    }
+
+
+def test_a_misspelt_app_in_json_is_answered_with_the_nearest(admin: Program) -> None:
+    answer = admin.post("/apply", {"jobs": [{"name": "a", "app": "report", "handler": "h"}]})
+
+    [told] = answer.get_json()["errors"]
+    assert told["detail"] == "unknown app 'report', did you mean 'reports'?"
+
+
+def test_all_that_is_wrong_with_an_app_is_told_at_once(admin: Program) -> None:
+    wrong = {"title": "x" * 65, "route": "ROUNDD", "alarm": {"emails": ["a", "b"]}}
+
+    answers = [admin.put("/apps/reports", wrong), admin.put("/apps/Fresh", wrong)]
+
+    told = [[error["pointer"] for error in each.get_json()["errors"]] for each in answers]
+    assert told[0] == ["/title", "/route", "/alarm/emails", "/alarm/emails"]
+    assert told[1] == ["/name", *told[0]]

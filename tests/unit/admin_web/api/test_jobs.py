@@ -324,6 +324,7 @@ def test_wrong_types_are_told_at_once_with_their_places(admin: Program) -> None:
         "/timeout",
         "/children/1",
         "/alarm/emails",
+        "/schedule",
     }
 
 
@@ -694,3 +695,52 @@ class TestEditOfMany:
         assert [job["job"] for job in done.get_json()["jobs"]] == ["reports/mine"]
         assert reader.post("/jobs:edit", asked).status_code == 403
         assert limited.post("/jobs:undo-edit", {"edit": 10**6}).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("wrong", "places"),
+    [
+        ({"timeout": "x", "retries": 9_999}, ["/timeout", "/retries"]),
+        ({"tiemout": 5, "retries": 9_999}, ["/tiemout", "/retries"]),
+        ({"timeout": "x", "handler": ""}, ["/timeout", "/handler"]),
+        ({"timeout": "x", "limits": ["nothing"]}, ["/timeout", "/limits"]),
+        ({"tags": [1, "a", 2]}, ["/tags/0", "/tags/2"]),
+        ({"retry": {"times": "x", "jitter": 7}}, ["/retry/times", "/retry/jitter"]),
+        ({"alarm": {"webhook": 5, "style": "slack"}}, ["/alarm/webhook"]),
+        ({"schedule": {"cron": 5, "window": "x"}}, ["/schedule/cron", "/schedule/window"]),
+        ({"schedule": {"cron": 5, "window": "08:00-20:00"}}, ["/schedule/cron"]),
+        ({"handler": None, "script": {"language": 5}}, ["/script/language"]),
+        ({"name": "other", "author": " x "}, ["/name", "/author"]),
+        ({"schedule": {"cron": "0 0 2 * * ?", "calendar": "cn"}, "timeout": -1}, None),
+    ],
+)
+def test_wrong_types_and_broken_rules_are_told_together(
+    admin: Program, wrong: dict[str, Any], places: list[str] | None
+) -> None:
+    answer = admin.put(PATH, {"handler": "report.daily"} | wrong, headers=NEW)
+
+    assert answer.status_code in (400, 422)
+    told = [error["pointer"] for error in answer.get_json()["errors"]]
+    assert sorted(told) == sorted(places or ["/timeout", "/schedule/calendar"])
+
+
+def test_a_patch_tells_wrong_types_and_broken_rules_together(admin: Program) -> None:
+    made(admin)
+
+    answer = admin.call(
+        "PATCH", PATH, json={"timeout": "x", "retries": 9_999}, headers={"If-Match": "*"}
+    )
+
+    assert answer.status_code == 422
+    told = {error["pointer"] for error in answer.get_json()["errors"]}
+    assert told == {"/timeout", "/retries"}
+
+
+def test_misspelt_zones_and_apps_are_answered_with_the_nearest(admin: Program) -> None:
+    schedule = {"every": 60, "timezone": "Asia/Shangai"}
+
+    answer = admin.put("/jobs/report/nightly", JOB | {"schedule": schedule}, headers=NEW)
+
+    told = {error["pointer"]: error["detail"] for error in answer.get_json()["errors"]}
+    assert told["/app"] == "unknown app 'report', did you mean 'reports'?"
+    assert told["/schedule/timezone"].endswith(", did you mean 'Asia/Shanghai'?")

@@ -809,3 +809,13 @@ def test_a_run_names_the_version_of_the_code_that_ran_it(
 
     assert listed["code_version"] == "v1.4-7-gabc"
     assert admin.get(f"/runs/{run_id}").get_json()["code_version"] == "v1.4-7-gabc"
+
+
+def test_all_that_is_wrong_with_a_batch_is_told_at_once(admin: Program, rows: Rows) -> None:
+    rows.job("daily")
+    runs = [{"at": "soon", "run_date": "x"}, {}, {"at": "2026-12-01T08:00"}]
+
+    answer = admin.post("/jobs/reports/daily/runs:batch", {"runs": runs})
+
+    places = [error["pointer"] for error in answer.get_json()["errors"]]
+    assert places == ["/runs/0/at", "/runs/0/run_date", "/runs/2/at"]
