@@ -1,8 +1,10 @@
 """The form that creates or edits a job, and the live preview of its schedule."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from flask import abort, flash, redirect, render_template, request, url_for
@@ -110,6 +112,7 @@ _CHANGED = lazy_gettext(
 )
 #: As they are written in cron expressions.
 WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
+_LINE_END = re.compile(r"\r\n?|\n")
 #: The most handlers that are suggested.
 SUGGESTED = 500
 Page = Response | str | tuple[str, int]
@@ -170,9 +173,7 @@ class JobFormPages:
         stored = self._stored(job_id)
         form = self._filled(app=stored.app, language=_type_of(stored))
         action = url_for("jobs.save", job_id=job_id)
-        spec = replace(
-            form.read(), script_source=stored.script_source, script_remark=stored.script_remark
-        )
+        spec = _as_typed(form.read(), stored)
         if form.params.is_switch:
             return self._form(form, action=action, job_id=job_id)
         if BUTTON in request.form:
@@ -410,6 +411,22 @@ def _show(refused: Refused, form: JobForm) -> None:
     if refused.problems[0].code.kind in (ProblemKind.UNKNOWN, ProblemKind.FORBIDDEN):
         raise refused
     form.show_problems(refused.problems)
+
+
+def _as_typed(spec: JobSpec, stored: JobSpec) -> JobSpec:
+    """Return the job in a form, with what the form does not have, or browsers change.
+
+    They show and send any end of a line as the same.
+    """
+    kept: dict[str, Any] = {
+        "script_source": stored.script_source,
+        "script_remark": stored.script_remark,
+    }
+    for name in ("param", "param_template"):
+        before = getattr(stored, name)
+        if "\r" in before and getattr(spec, name) == "\n".join(_LINE_END.split(before)):
+            kept[name] = before
+    return replace(spec, **kept)
 
 
 def _saved(done: Applied) -> str:

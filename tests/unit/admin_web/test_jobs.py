@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import delete, select
+from sqlalchemy import delete, select, update
 
 from tests.support.acting import NamedCommands
 from tests.support.console import Clock, Visit, make_app, once_of, signed_in
@@ -1056,3 +1056,17 @@ class TestFamily:
         assert sorted(drawn) == ["child", "grand", "great", "parent"]
         assert "mails/hidden" not in page
         assert "<dt>Children</dt>" in page
+
+
+def test_ends_of_lines_that_browsers_change_are_no_change(admin: Visit, database: Database) -> None:
+    path = admin.post("/jobs/create", GOOD).headers["Location"]
+    database.write(lambda session: session.execute(update(Job).values(param="a\r\nb\rc")))
+    seen = re.search(r'name="seen"[^>]*value="([^"]+)"', admin.get(f"{path}/edit").text)
+    sent = GOOD | {"seen": seen and seen[1], "param": "a\r\nb\r\nc"}
+
+    saved = admin.post(f"{path}/save", sent, follow_redirects=True)
+    edited = admin.post(f"{path}/save", sent | {"param": "a\r\nb"})
+
+    assert "Nothing to save." in saved.text
+    assert edited.status_code == 303
+    assert database.read(lambda session: session.scalars(select(Job.param)).one()) == "a\nb"
