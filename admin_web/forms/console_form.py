@@ -166,7 +166,7 @@ class _BuiltInWords:
 
 
 class ConsoleForm(Form):
-    """A form that can also show a problem that belongs to no single field."""
+    """A form that can also show problems that belong to no single field."""
 
     class Meta:
         """How WTForms treats it."""
@@ -177,11 +177,11 @@ class ConsoleForm(Form):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.problem = ""
+        self.problems: list[str] = []
 
     def add_error(self, problem: str) -> None:
-        """Show a problem above the fields."""
-        self.problem = problem
+        """Show a problem above the fields, beside those that are shown."""
+        self.problems.append(problem)
 
     def is_changed(self, names: Iterable[str]) -> bool:
         """Whether one of these fields differs from its default, or has an error."""

@@ -2,9 +2,9 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from flask import flash, redirect, render_template, request, url_for
 from flask_babel import gettext, lazy_gettext
@@ -15,7 +15,13 @@ from wtforms.validators import InputRequired, Length, Optional, Regexp, Validati
 
 from warren.admin_web import exports
 from warren.admin_web.exports import ListFiles
-from warren.admin_web.forms.console_form import REQUIRED, SECRET_HINT, ConsoleForm, select_choices
+from warren.admin_web.forms.console_form import (
+    REQUIRED,
+    SECRET_HINT,
+    ConsoleForm,
+    choices_for,
+    select_choices,
+)
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.pages.alarms import BUTTON, AlarmTests
@@ -29,9 +35,9 @@ from warren.scheduler.alarms.channels.message import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems
-from warren.scheduler.jobs.rules import check_addresses, check_title
+from warren.scheduler.jobs.rules import check_addresses, check_app_route, check_title
 from warren.scheduler.jobs.spec import AppSpec
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.routing.routes import Route
 from warren.sql.listings import app_listing, dashboard
 from warren.sql.listings.app_listing import ListedApp
@@ -62,16 +68,7 @@ class AppForm(ConsoleForm):
         default=AUTOMATIC,
     )
     addresses = TextAreaField(lazy_gettext("Addresses"))
-    route = SelectField(
-        lazy_gettext("Route"),
-        choices=select_choices(
-            (route, option.name)
-            for route, option in job_labels.ROUTE.items()
-            if route != Route.SHARDING_BROADCAST
-        ),
-        validate_choice=False,
-        default="",
-    )
+    route = SelectField(lazy_gettext("Route"), validate_choice=False, default="")
     emails = StringField(lazy_gettext("Alarm e-mail"))
     webhook = StringField(lazy_gettext("Alarm webhook"))
     style = SelectField(
@@ -88,6 +85,22 @@ class AppForm(ConsoleForm):
         choices=select_choices(job_labels.CALL_WHEN.items()),
         default="",
     )
+
+    def set_routes(self, added: Sequence[str]) -> Self:
+        """Set the routes to choose from, with those that are installed, and return the form."""
+        own = [
+            (route, option.name)
+            for route, option in job_labels.ROUTE.items()
+            if route != Route.SHARDING_BROADCAST
+        ]
+        self.route.choices = choices_for(self.route, own, added)
+        self._added_routes = added
+        return self
+
+    def validate_route(self, field: Field) -> None:
+        """Refuse a route that no app may have."""
+        for problem in found(lambda: check_app_route(field.data or "", self._added_routes)):
+            raise ValidationError(problem_text(problem))
 
     def validate_title(self, field: Field) -> None:
         """Refuse control characters."""
@@ -218,6 +231,7 @@ def form_of(app: App) -> AppForm:
 
 
 LINES = 50
+Form = TypeVar("Form", bound=AppForm)
 
 
 @dataclass(slots=True)
@@ -259,11 +273,13 @@ class AppPages:
 
     @route("/apps/new", Right.ADMINISTER)
     def new(self) -> str:
-        return render_template("pages/apps_edit.html", form=NewAppForm(), app=None)
+        return render_template(
+            "pages/apps_edit.html", form=self._with_routes(NewAppForm()), app=None
+        )
 
     @route("/apps/add", Right.ADMINISTER, methods=("POST",), form="apps.new")
     def create(self) -> Response | tuple[str, int]:
-        form = NewAppForm(request.form)
+        form = self._with_routes(NewAppForm(request.form))
         if form.validate():
             try:
                 self._services.commands(visitor().actor).apps.add(
@@ -284,12 +300,13 @@ class AppPages:
     @route("/apps/<id:app_id>", Right.ADMINISTER)
     def edit(self, app_id: int) -> str:
         app = self._find(app_id)
-        return render_template("pages/apps_edit.html", form=form_of(app), app=app)
+        form = self._with_routes(form_of(app))
+        return render_template("pages/apps_edit.html", form=form, app=app)
 
     @route("/apps/<id:app_id>/change", Right.ADMINISTER, methods=("POST",))
     def change(self, app_id: int) -> Response | tuple[str, int]:
         app = self._find(app_id)
-        form = AppForm(request.form)
+        form = self._with_routes(AppForm(request.form))
         if BUTTON in request.form:
             return self._test(form, app), 200
         if not form.validate():
@@ -307,7 +324,7 @@ class AppPages:
         except Problem as problem:
             if problem.code is not Code.APP_IN_USE:
                 raise
-            form = form_of(app)
+            form = self._with_routes(form_of(app))
             form.add_error(_refusal(problem.facts))
             return render_template("pages/apps_edit.html", form=form, app=app), 409
         flash(gettext("App %(name)s deleted.", name=app.name))
@@ -325,6 +342,9 @@ class AppPages:
         for problem in problems:
             form.add_error(problem_text(problem))
         return render_template("pages/apps_edit.html", form=form, app=app)
+
+    def _with_routes(self, form: Form) -> Form:
+        return form.set_routes(self._services.added_routes)
 
     def _read(
         self, session: Session

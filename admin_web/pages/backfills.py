@@ -267,7 +267,7 @@ class RangeForm(OptionsForm):
         if field is None:
             self.add_error(problem_text(problem))
         else:
-            field.errors = [problem_text(problem)]
+            field.errors = [*field.errors, problem_text(problem)]
 
 
 class BackfillForms:
@@ -321,7 +321,7 @@ class BackfillForms:
         ticked = [skip_id for text in request.form.getlist("skip") if (skip_id := read_id(text))]
         if not ticked:
             form.add_error(gettext("Select what should run."))
-        if not form.validate() or form.problem:
+        if not form.validate() or form.problems:
             return self._gaps(job, form), 422
         try:
             once, wanted = sent_once(visitor().user_id), BackfillRequest(**form.options())
@@ -329,7 +329,8 @@ class BackfillForms:
         except Refused as refused:
             if any(problem.code.kind is ProblemKind.UNKNOWN for problem in refused.problems):
                 raise
-            form.add_error("; ".join(map(problem_text, refused.problems)))
+            for problem in refused.problems:
+                form.add_error(problem_text(problem))
             return self._gaps(job, form), 422
         return _made(made)
 

@@ -1,5 +1,7 @@
 """What runs wait for: the limits that jobs share, and the due runs that are not sent yet."""
 
+import re
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from flask import flash, redirect, render_template, request, url_for
@@ -20,14 +22,16 @@ from warren.broker.durations import seconds_of, whole_seconds
 from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
 from warren.scheduler.limits import LimitSpec
-from warren.scheduler.problems import Refused
+from warren.scheduler.limits import problems as limit_problems
+from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.views import blockers, limit_view
 from warren.sql import limits
 from warren.sql.errors import LookupFailed
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.runs.run_rows import DetailedRun
 
-_NUMBER = Regexp(r"^[0-9]{1,9}\Z", message=lazy_gettext("Enter a whole number."))
+_DIGITS = r"^[0-9]{1,9}\Z"
+_NUMBER = Regexp(_DIGITS, message=lazy_gettext("Enter a whole number."))
 
 
 class LimitForm(ConsoleForm):
@@ -45,13 +49,34 @@ class LimitForm(ConsoleForm):
 
     @property
     def spec(self) -> LimitSpec:
-        """The limit in this form, once it is valid."""
+        """The limit in this form; 1 stands for what cannot be read, which has an error."""
         return LimitSpec(
             name=(self.limit_name.data or "").strip(),
-            at_once=int(self.at_once.data) if self.at_once.data else None,
-            rate=int(self.rate.data) if self.rate.data else None,
-            per=whole_seconds(self.per.data or ""),
+            at_once=_read(self.at_once, _whole),
+            rate=_read(self.rate, _whole),
+            per=_read(self.per, whole_seconds),
         )
+
+    def show(self, problems: Iterable[Problem]) -> None:
+        """Show each problem beside its field, unless that has an error, or above the fields."""
+        wrong = {name for name, field in self._fields.items() if field.errors}
+        for problem in problems:
+            name = "limit_name" if problem.field == "name" else problem.field
+            if name not in self._fields:
+                self.add_error(problem_text(problem))
+            elif name not in wrong:
+                field = self[name]
+                field.errors = [*field.errors, problem_text(problem)]
+
+
+def _whole(text: str) -> int | None:
+    return int(text) if re.fullmatch(_DIGITS, text) else None
+
+
+def _read(field: Field, read: Callable[[str], int | None]) -> int | None:
+    """Return the number in a field, 1 if there is something else, None if it is empty."""
+    text = (field.data or "").strip()
+    return (read(text) or (1 if field.errors else 0)) if text else None
 
 
 class LimitPages:
@@ -71,16 +96,16 @@ class LimitPages:
     def save(self) -> Response | tuple[str, int]:
         """Add a limit, or change the one of that name."""
         form = LimitForm(request.form)
-        if form.validate():
-            try:
-                self._services.commands(visitor().actor).limits.apply(form.spec)
-            except Refused as refused:
-                for problem in refused.problems:
-                    form.add_error(problem_text(problem))
-            else:
-                flash(gettext("Saved."))
-                return redirect(url_for("limits.index"), 303)
-        return self._page(form), 422
+        if not form.validate():
+            form.show(limit_problems(form.spec))
+            return self._page(form), 422
+        try:
+            self._services.commands(visitor().actor).limits.apply(form.spec)
+        except Refused as refused:
+            form.show(refused.problems)
+            return self._page(form), 422
+        flash(gettext("Saved."))
+        return redirect(url_for("limits.index"), 303)
 
     @route("/limits/<limit>/delete", Right.ADMINISTER, methods=("POST",))
     def delete(self, limit: str) -> Response:

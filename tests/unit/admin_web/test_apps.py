@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask import Flask
 
-from tests.support.console import Clock, Visit, signed_in
+from tests.support.console import Clock, Visit, make_app, signed_in
 from warren.sql.accounts import users
 from warren.sql.engine import Database
 from warren.sql.models import App, Job
@@ -220,3 +220,19 @@ class TestDeleting:
         admin.post(f"/apps/{database.read(apps.ids_by_name)['mails']}/delete")
 
         assert "You have no apps yet." in signed_in(app, "stranger").get("/apps").text
+
+
+def test_an_app_keeps_an_installed_route_and_has_no_unknown_one(
+    database: Database, clock: Clock
+) -> None:
+    admin = signed_in(make_app(database, clock, added_routes=("NEAREST",)), "admin")
+    app_id = database.read(lambda session: apps.find(session, "reports").id)
+    sent = {"title": "reports", "mode": "automatic"}
+
+    wrong = admin.post(f"/apps/{app_id}/change", sent | {"route": "NEARST"})
+    admin.post(f"/apps/{app_id}/change", sent | {"route": "NEAREST"})
+    page = admin.get(f"/apps/{app_id}").text
+
+    assert wrong.status_code == 422
+    assert "did you mean &#39;NEAREST&#39;?" in wrong.text
+    assert '<option selected value="NEAREST">NEAREST</option>' in page

@@ -62,3 +62,18 @@ def test_what_belongs_to_other_apps_is_not_named(
     assert "another app" in page
     assert "secret-load" not in page
     assert "Add or change a limit" not in page
+
+
+def test_all_that_is_wrong_with_a_limit_is_told_at_once_beside_its_fields(admin: Visit) -> None:
+    broken = admin.post(
+        "/limits/save", {"limit_name": "Bad", "at_once": "0", "rate": "3", "per": "2d"}
+    ).text
+    unreadable = admin.post(
+        "/limits/save", {"limit_name": "Bad", "at_once": "x", "rate": "0", "per": "soon"}
+    ).text
+
+    for page in (broken, unreadable):
+        wrong = [
+            name for name in ("limit_name", "at_once", "rate", "per") if f'"{name}-error"' in page
+        ]
+        assert wrong == ["limit_name", "at_once", *(["rate"] if page is unreadable else []), "per"]

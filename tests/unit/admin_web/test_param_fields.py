@@ -172,7 +172,10 @@ def test_a_text_that_does_not_fit_is_refused_beside_the_text(
     answer = run(admin, job_id, param_as="text", param='{"parts": 0}')
 
     assert answer.status_code == 422
-    assert errors(answer.text) == ["expected param to have &#39;day&#39;"]
+    assert errors(answer.text) == [
+        "expected param to have &#39;day&#39;",
+        "expected parts to satisfy minimum 1, got: 0",
+    ]
     assert all_runs(database) == []
 
 
