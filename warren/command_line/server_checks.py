@@ -173,7 +173,9 @@ def check_api(settings: Settings) -> str:
 def _servers(database: Database) -> str:
     """Return what each server of a list is good for, or raise what a person must change."""
     found, problems = database.look_at_servers(), []
-    if len(found) == 1:
+    if len(found) <= 1:
+        if any(each.facts is not None and each.facts.is_read_only for _, each, _ in found):
+            raise ValueError(f"{database.server} takes no writes")
         return ""
     said = []
     in_use = next((each for name, each, _ in found if name == database.server), None)

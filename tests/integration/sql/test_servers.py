@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, text, update
@@ -12,9 +13,11 @@ from tests.integration.broker.proxy import Proxy
 from tests.support.acting import acting
 from tests.support.eventually import eventually
 from tests.support.replicated import Replicated
+from warren.command_line.server_checks import check_database
 from warren.scheduler.alarms.events import NO_TARGETS
 from warren.scheduler.alarms.watches import EpochWatch
 from warren.scheduler.membership.roster import Roster
+from warren.settings.settings import Settings
 from warren.sql.alarms import incidents
 from warren.sql.clock import DatabaseClock, database_now_ms
 from warren.sql.engine import Database
@@ -249,6 +252,24 @@ def test_a_replica_that_can_be_written_is_not_taken_for_a_promoted_server(
 
     with pytest.raises(DatabaseUnavailable, match="it is a replica of another server"):
         note(database)
+
+
+def test_a_check_says_whether_the_server_takes_writes(servers: Replicated) -> None:
+    settings = Settings(database_url=servers.url(servers.first))
+    assert check_database(settings).endswith(f"schema {version.newest_version()}")
+    servers.first.execute("SET GLOBAL read_only = 1")
+
+    with pytest.raises(ValueError, match=f"127.0.0.1:{servers.first.port} takes no writes"):
+        check_database(settings)
+
+
+def test_a_check_of_a_file_names_no_servers(tmp_path: Path) -> None:
+    settings = Settings(database_url=f"sqlite:///{tmp_path}/warren.db")
+    database = Database(settings.needed_database_url())
+    migration.upgrade(database)
+    database.close()
+
+    assert check_database(settings).endswith(f"warren.db, schema {version.newest_version()}")
 
 
 def test_without_a_recorded_server_the_next_process_records_its_own(
