@@ -40,7 +40,7 @@ from warren.scheduler.commands.account_commands import (
     UserCommands,
 )
 from warren.scheduler.commands.passwords import MAX_LENGTH, MIN_LENGTH, password_problem
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, Refused
 from warren.scheduler.views.account_view import read_tokens, user_view
 from warren.sql.accounts import identities, users
 from warren.sql.accounts.users import Rights, Role, UserFilter, rights_of
@@ -491,8 +491,8 @@ class TokenPages:
         )
         try:
             text = self._services.commands(known.actor).tokens.add(spec)
-        except Problem as problem:
-            form.token_name.errors = (problem_text(problem),)
+        except Refused as refused:
+            form.token_name.errors = [*map(problem_text, refused.problems)]
             return self._page(form), 422
         return self._page(self._form(), text)
 

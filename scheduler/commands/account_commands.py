@@ -6,7 +6,7 @@ passes on.
 
 import re
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
@@ -16,7 +16,7 @@ from warren.scheduler.actor import Actor, Right
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.commands.passwords import check_password, hash_password, no_password
 from warren.scheduler.commands.token_text import hash_of, new_token
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, found, refusal
 from warren.sql.accounts import preferences, tokens, users
 from warren.sql.accounts.tokens import KnownToken, Owner
 from warren.sql.accounts.users import Rights, Role, rights_of
@@ -54,12 +54,15 @@ class UserCommands:
             must_change: the user must choose another password at the first sign-in.
 
         Raises:
-            Problem: name, password or rights are invalid, or the name is taken.
+            Refused: name, password or rights are invalid, or the name is taken.
 
         """
-        check_user_name(name, PROGRAM_NAME_PATTERN if password is None else USER_NAME_PATTERN)
+        pattern = PROGRAM_NAME_PATTERN if password is None else USER_NAME_PATTERN
+        problems = found(lambda: check_user_name(name, pattern))
         if password is not None:
-            check_password(password, name)
+            problems += found(lambda: check_password(password, name))
+        if problems:
+            raise refusal(problems)
         password_hash = no_password() if password is None else hash_password(password)
 
         def unit(session: Session) -> int:
@@ -355,7 +358,7 @@ class TokenCommands:
         Administrators may create tokens for everybody, other users only for themselves.
 
         Raises:
-            Problem: the spec is invalid, the name was used before, or the token would allow more
+            Refused: the spec is invalid, the name was used before, or the token would allow more
                 than its owner may do.
 
         """
@@ -370,7 +373,8 @@ class TokenCommands:
             Problem: as for `add`.
 
         """
-        _check(spec)
+        if problems := [*_problems(spec)]:
+            raise refusal(problems)
         owner = session.get(User, spec.owner_id, with_for_update=True)
         if owner is None:
             raise Problem(Code.NO_USER, "owner", id=spec.owner_id)
@@ -451,19 +455,20 @@ class TokenCommands:
         self._context.note(session, action, token.name, token.id, now_ms, **values)
 
 
-def _check(spec: TokenSpec) -> None:
+def _problems(spec: TokenSpec) -> Iterator[Problem]:
+    """Yield what is wrong with a token, whoever is to own it."""
     if not re.fullmatch(NAME_PATTERN, spec.name):
-        raise Problem(Code.TOKEN_NAME, "name", pattern=NAME_PATTERN, got=spec.name[:100])
+        yield Problem(Code.TOKEN_NAME, "name", pattern=NAME_PATTERN, got=spec.name[:100])
     if not spec.scopes:
-        raise Problem(Code.NO_SCOPES, "scopes", known=", ".join(Scope))
+        yield Problem(Code.NO_SCOPES, "scopes", known=", ".join(Scope))
     if not 1 <= spec.days <= MAX_DAYS:
-        raise Problem(Code.TOKEN_DAYS, "days", most=MAX_DAYS, got=spec.days)
+        yield Problem(Code.TOKEN_DAYS, "days", most=MAX_DAYS, got=spec.days)
     if len(set(spec.job_ids)) > MAX_JOBS:
-        raise Problem(Code.TOKEN_JOBS, "jobs", most=MAX_JOBS, got=len(set(spec.job_ids)))
+        yield Problem(Code.TOKEN_JOBS, "jobs", most=MAX_JOBS, got=len(set(spec.job_ids)))
     if spec.job_ids and (wide := sorted(set(spec.scopes) - JOB_SCOPES)):
-        raise Problem(Code.SCOPES_OF_JOBS, "scopes", got=", ".join(wide))
-    if spec.app_ids and (wide := sorted(set(spec.scopes) & GLOBAL_SCOPES)):
-        raise Problem(Code.SCOPES_OF_APPS, "scopes", got=", ".join(wide))
+        yield Problem(Code.SCOPES_OF_JOBS, "scopes", got=", ".join(wide))
+    elif spec.app_ids and (wide := sorted(set(spec.scopes) & GLOBAL_SCOPES)):
+        yield Problem(Code.SCOPES_OF_APPS, "scopes", got=", ".join(wide))
 
 
 def _row(spec: TokenSpec, token_hash: str, now_ms: int, by: str) -> ApiToken:

@@ -110,3 +110,15 @@ def test_a_limit_that_names_nothing_is_refused(warren: Any, option: str, given: 
 
     assert refused.exit_code != 0
     assert "expected at least one name" in refused.output + str(refused.exception)
+
+
+def test_all_that_is_wrong_with_a_user_or_a_token_is_told_at_once(warren: Any, rows: Rows) -> None:
+    rows.job("nightly")
+    warren("users", "add", "carla", "--role", "administrator", "--no-password")
+
+    limits = ("--scopes", "read,write", "--jobs", "reports/nightly")
+    token = warren("tokens", "add", "a b", "--owner", "carla", *limits)
+    user = warren("users", "add", "a b", "--role", "administrator", input="short\n")
+
+    assert "'a b'; a token for some jobs only cannot have scope write" in str(token.exception)
+    assert "'a b'; expected the password to have" in str(user.exception)
