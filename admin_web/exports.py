@@ -155,7 +155,10 @@ _RUN = (
     *("run_date", "started_at", "finished_at"),
     *("lasted_ms", "address", "shard_index", "shard_total", "attempt", "starts", "message"),
 )
-_APP = ("id", "name", "title", "jobs", "addresses", "alarm_emails")
+_APP = (
+    *("id", "name", "title", "jobs", "addresses", "route", "alarm_emails", "alarm_style"),
+    "webhook_when",
+)
 _USER = ("id", *User.__struct_fields__, "last_seen_at")
 #: The most rounds of a search that matches few runs; each scans a limited number of them.
 _ROUNDS = 40
@@ -218,7 +221,10 @@ class ListFiles:
                     "title": row.app.title,
                     "jobs": row.jobs,
                     "addresses": apps.split(row.app.address_list),
+                    "route": row.app.route or "",
                     "alarm_emails": apps.split(row.app.alarm_email),
+                    "alarm_style": row.app.alarm_style or "",
+                    "webhook_when": row.app.webhook_when or "",
                 }
                 for row in page
             ]

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 from flask import Flask
+from sqlalchemy import update
 
 from tests.support.console import Clock, Visit, signed_in
 from tests.support.stored_rows import Rows
 from warren.admin_web import exports
 from warren.scheduler.jobs.spec import FIELDS
+from warren.sql.models import App
 
 LISTS = {
     "/jobs": "name",
@@ -127,6 +129,18 @@ def test_a_file_of_jobs_has_every_field_but_secrets(admin: Visit, rows: Rows) ->
     assert [*mail][:4] == ["id", "app", "name", "author"]
     assert (mail["scope"], mail["limits"]) == ("CLUSTER", ["partner-api:2"])
     assert parent["children"] == ["reports/mail"]
+
+
+def test_a_file_of_apps_has_what_their_jobs_take_from_them(admin: Visit, rows: Rows) -> None:
+    values = {"route": "ROUND", "alarm_webhook": "https://hook", "alarm_style": "slack"}
+    more = {"webhook_url": "https://hook", "webhook_when": "failure"}
+    is_ours = App.id == rows.app("reports")
+    rows.database.write(lambda s: s.execute(update(App).where(is_ours).values(**values, **more)))
+
+    [app] = [one for one in as_json(admin, "/apps?format=json") if one["name"] == "reports"]
+
+    assert (app["route"], app["alarm_style"], app["webhook_when"]) == ("ROUND", "slack", "failure")
+    assert "https:" not in json.dumps(app)
 
 
 def test_a_file_holds_no_webhook(admin: Visit, rows: Rows) -> None:
