@@ -14,7 +14,7 @@ from typing import Self
 from warren.broker import durations
 from warren.broker.durations import shown
 from warren.resources.spelling import nearest
-from warren.scheduler.problems import Code, Problem, Word, unknown_word
+from warren.scheduler.problems import Code, Problem, Word, refusal, unknown_word
 from warren.scheduler.schedules.registry import has_schedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
 
@@ -85,19 +85,23 @@ class Expectations:
         """Parse a text such as `start_within: 5m, finish_by: 07:00`.
 
         Raises:
-            Problem: with the first part that is not a rule.
+            Refused: with each part that is not a rule.
 
         """
         values: dict[str, str] = {}
+        wrong: list[Problem] = []
         for part in (part.strip() for part in re.split(r"[,;\n]", text)):
             name, colon, value = (piece.strip() for piece in part.partition(":"))
             if not part:
                 continue
             if colon and name not in DECLARED and nearest(name, DECLARED):
-                raise unknown_word("expect", Word.OPTION, name, DECLARED)
-            if not (colon and value) or name not in DECLARED or name in values:
-                raise Problem(Code.EXPECT_RULE, "expect", got=part[:100])
-            values[name] = value.strip("\"'")
+                wrong.append(unknown_word("expect", Word.OPTION, name, DECLARED))
+            elif not (colon and value) or name not in DECLARED or name in values:
+                wrong.append(Problem(Code.EXPECT_RULE, "expect", got=part[:100]))
+            else:
+                values[name] = value.strip("\"'")
+        if wrong:
+            raise refusal(wrong)
         return cls(**values)
 
     @classmethod

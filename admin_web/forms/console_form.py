@@ -28,7 +28,7 @@ from warren.admin_web.language.labels import problem_text
 from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.jobs.spec import Expected, Number, Share, Texts
 from warren.scheduler.jobs.spec import Field as JobField
-from warren.scheduler.problems import Problem
+from warren.scheduler.problems import Refused
 from warren.sql.accounts.idempotency import IdempotentRequest
 
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
@@ -88,11 +88,11 @@ def _number(field: Field, type_: type[int] | type[float]) -> int | float:
 
 
 def _expectations(field: Field) -> Expectations:
-    """Return the expectations in a field; an invalid line is an error of the field."""
+    """Return the expectations in a field; each invalid line is an error of the field."""
     try:
         return Expectations.from_text(text_of(field))
-    except Problem as wrong:
-        field.errors = (problem_text(wrong),)
+    except Refused as refused:
+        field.errors = tuple(map(problem_text, refused.problems))
         return NO_EXPECTATIONS
 
 

@@ -35,7 +35,7 @@ from warren.scheduler.alarms.channels.message import STYLES
 from warren.scheduler.alarms.channels.webhook_url import check_webhook
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.alarms.targets import target_problems
-from warren.scheduler.jobs.rules import check_addresses, check_app_route, check_title
+from warren.scheduler.jobs.rules import address_problems, check_app_route, check_title
 from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.routing.routes import Route
@@ -119,12 +119,8 @@ class AppForm(ConsoleForm):
         for address in listed:
             if not re.fullmatch(ADDRESS_PATTERN, address):
                 raise ValidationError(gettext("Not a valid address: %(text)s", text=address[:100]))
-        try:
-            check_addresses(listed)
-        except ValueError:
-            raise ValidationError(
-                gettext("An address is listed twice, or the list is too long.")
-            ) from None
+        if any(address_problems(listed)):
+            raise ValidationError(gettext("An address is listed twice, or the list is too long."))
 
     def validate_emails(self, field: Field) -> None:
         """Refuse invalid e-mail addresses."""

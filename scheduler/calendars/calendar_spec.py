@@ -108,7 +108,7 @@ class CalendarSpec:
             Refused: the source is unknown, or what the calendar says makes no sense.
 
         """
-        if problems := [*self._problems()]:
+        if problems := [*self.problems()]:
             raise refusal(problems)
         from_source = self._of_source(today, even_over=even_over)
         until = self.until or (from_source.until if from_source else None)
@@ -147,7 +147,7 @@ class CalendarSpec:
             raise Problem(Code.CALENDAR_SOURCE, "from", got=self.source[:100])
         return read_ical(text, self.source, today)
 
-    def _problems(self) -> Iterator[Problem]:
+    def problems(self) -> Iterator[Problem]:
         """Yield everything that is wrong with what it says itself."""
         if not re.fullmatch(CALENDAR_PATTERN, self.name):
             facts = {"pattern": CALENDAR_PATTERN, "got": self.name[:100]}

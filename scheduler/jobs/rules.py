@@ -163,26 +163,23 @@ def app_problems(
     return [
         *found(lambda: check_name(app.name), "name"),
         *found(lambda: check_title(app.title or "")),
-        *found(lambda: check_addresses(app.addresses)),
+        *address_problems(app.addresses),
         *found(lambda: check_app_route(app.route, added_routes)),
         *target_problems(app.alarm),
         *webhook_problems(app.webhook),
     ]
 
 
-def check_addresses(addresses: Sequence[str]) -> None:
-    """Raise Problem if an app's list of executors is invalid, too long, or has duplicates."""
-    for address in addresses:
+def address_problems(addresses: Sequence[str]) -> Iterator[Problem]:
+    """Yield what is wrong with an app's list of executors."""
+    for address, count in Counter(addresses).items():
         if not re.fullmatch(ADDRESS_PATTERN, address):
-            raise Problem(Code.ADDRESS, "addresses", pattern=ADDRESS_PATTERN, got=address[:100])
-    [(often, count)] = Counter(addresses).most_common(1) or [("", 0)]
-    if count > 1:
-        raise Problem(Code.ADDRESS_TWICE, "addresses", got=often[:100])
-    length = len(",".join(addresses))
-    if length > _MAX_LENGTHS["addresses"]:
-        raise Problem(
-            Code.ADDRESSES_TOO_LONG, "addresses", most=_MAX_LENGTHS["addresses"], got=length
-        )
+            yield Problem(Code.ADDRESS, "addresses", pattern=ADDRESS_PATTERN, got=address[:100])
+        elif count > 1:
+            yield Problem(Code.ADDRESS_TWICE, "addresses", got=address[:100])
+    length, most = len(",".join(addresses)), _MAX_LENGTHS["addresses"]
+    if length > most:
+        yield Problem(Code.ADDRESSES_TOO_LONG, "addresses", most=most, got=length)
 
 
 def process_of(process: str, fresh_process: bool | None) -> str:

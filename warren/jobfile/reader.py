@@ -638,7 +638,8 @@ class _FileReader:
         if entry is None or is_null(entry.node):
             return ()
         addresses: tuple[str, ...] = self.reader.value(texts, entry) or ()
-        self.reader.check(entry.line, lambda: job_rules.check_addresses(addresses))
+        for problem in job_rules.address_problems(addresses):
+            self.reader.add_broken_rule(entry.line, problem)
         return addresses
 
     def _route(self, entry: Entry | None) -> str:

@@ -7,7 +7,7 @@ import msgspec
 from warren.admin_web.api.bodies import FieldErrors, refuse_values
 from warren.admin_web.api.endpoint import Call, endpoint, serves
 from warren.admin_web.api.paging import body_day, page, place_of
-from warren.admin_web.api.problem_answers import Refusal
+from warren.admin_web.api.problem_answers import Refusal, error_detail
 from warren.admin_web.services import ApiServices
 from warren.resources import calendars as operations
 from warren.resources.calendars import CalendarYear
@@ -128,6 +128,8 @@ class CalendarEndpoints:
         commands = self._services.commands(call.actor).calendars
         wrong = FieldErrors()
         spec = calendar_spec_of(name, call.body, "", wrong)
+        if wrong:
+            wrong += map(error_detail, spec.problems())
         refuse_values(wrong)
         days = commands.resolved(spec)
         act = commands.foresee if call.query.dry_run else commands.apply

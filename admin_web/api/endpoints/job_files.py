@@ -256,23 +256,29 @@ class JobFileEndpoints:
             add_rules(problems, location, wrong)
         apps: dict[int, AppSpec] = {}
         for number, said in _read(body.apps):
-            place = f"/apps/{number}"
-            said.alarm = None if is_wrong(f"{place}/alarm", wrong) else said.alarm
-            said.webhook = None if is_wrong(f"{place}/webhook", wrong) else said.webhook
+            location = BodyLocation(pointer=f"/apps/{number}")
+            for group in ("alarm", "webhook"):
+                if is_wrong(f"{location.pointer}/{group}", wrong):
+                    setattr(said, group, None)
             apps[number] = app = app_spec_of(said.name or "", said)
             problems = rules.app_problems(app, added_routes=added_routes)
-            add_rules(problems, BodyLocation(pointer=place), wrong)
+            add_rules(problems, location, wrong)
         limits = {
             number: limit_spec_of(limit, f"/limits/{number}", wrong)
             for number, limit in _read(body.limits)
         }
-        calendars = [
-            calendar_spec_of(calendar.name, calendar, f"/calendars/{number}", wrong)
+        calendars = {
+            number: calendar_spec_of(calendar.name, calendar, f"/calendars/{number}", wrong)
             for number, calendar in _read(body.calendars)
-        ]
+        }
+        for number, calendar in calendars.items():
+            location = BodyLocation(pointer=f"/calendars/{number}")
+            add_rules(calendar.problems(), location, wrong)
         wrong += _duplicates(apps, specs, limits)
         refuse(wrong)
-        return FileParts([*apps.values()], calendars, [*limits.values()], [*specs.values()])
+        return FileParts(
+            [*apps.values()], [*calendars.values()], [*limits.values()], [*specs.values()]
+        )
 
 
 def _check_apps(parts: FileParts, known: Collection[str]) -> None:

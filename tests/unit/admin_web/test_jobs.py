@@ -1070,3 +1070,12 @@ def test_ends_of_lines_that_browsers_change_are_no_change(admin: Visit, database
     assert "Nothing to save." in saved.text
     assert edited.status_code == 303
     assert database.read(lambda session: session.scalars(select(Job.param)).one()) == "a\nb"
+
+
+def test_each_wrong_line_of_what_is_expected_is_told(admin: Visit) -> None:
+    wrong = GOOD | {"expect": "strat_within: 5m, soon, longest: 3m"}
+
+    page = admin.post("/jobs/create", wrong).text
+
+    assert "unknown option &#39;strat_within&#39;, did you mean &#39;start_within&#39;?" in page
+    assert "got: &#39;soon&#39;" in page

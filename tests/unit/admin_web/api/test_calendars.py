@@ -92,3 +92,11 @@ def test_a_job_file_brings_its_calendars(admin: Program) -> None:
     assert listed == []
     assert [change["what"] for change in done["changes"]] == ["calendar", "job"]
     assert admin.post("/apply", file).get_json()["changes"] == []
+
+
+def test_all_that_is_wrong_with_a_calendar_is_told_at_once(admin: Program) -> None:
+    unreadable = admin.put("/calendars/cn", {"days": {"x": "off"}, "until": "y", "weekend": ["Z"]})
+    broken = admin.put("/calendars/cn", {"weekend": ["SUT"], "days": {"2036-12-01": "wrk"}})
+
+    told = [[one["pointer"] for one in each.get_json()["errors"]] for each in (unreadable, broken)]
+    assert told == [["/days/x", "/until", "/weekend"], ["/weekend", "/days"]]

@@ -225,7 +225,10 @@ def test_a_route_of_an_app_that_does_not_exist_is_refused(admin: Program) -> Non
 def test_all_that_is_wrong_with_a_file_in_json_is_told_at_once(admin: Program) -> None:
     wrong = {
         "apps": [{"name": "x", "alarm": {"webhook": 5, "style": "slack"}}],
-        "calendars": [{"name": "cn", "days": {"2026-13-01": "off", "x": "work"}}],
+        "calendars": [
+            {"name": "cn", "days": {"2026-13-01": "off", "x": "work"}, "weekend": ["SUT"]},
+            {"name": "Cn", "days": {"2036-12-01": "wrk"}},
+        ],
         "limits": [{"name": "ware", "at_once": "x"}, {"name": "Bad", "at_once": 0}],
         "jobs": [
             {"name": "a", "app": "report", "handler": "h", "timeout": "x", "retries": 9_999},
@@ -242,6 +245,9 @@ def test_all_that_is_wrong_with_a_file_in_json_is_told_at_once(admin: Program) -
         "/apps/0/alarm/webhook",
         "/calendars/0/days/2026-13-01",
         "/calendars/0/days/x",
+        "/calendars/0/weekend",
+        "/calendars/1/name",
+        "/calendars/1/days",
         "/limits/0/at_once",
         "/limits/1/name",
         "/limits/1/at_once",
@@ -261,10 +267,16 @@ def test_a_misspelt_app_in_json_is_answered_with_the_nearest(admin: Program) -> 
 
 
 def test_all_that_is_wrong_with_an_app_is_told_at_once(admin: Program) -> None:
-    wrong = {"title": "x" * 65, "route": "ROUNDD", "alarm": {"emails": ["a", "b"]}}
+    wrong = {
+        "title": "x" * 65,
+        "addresses": ["a b", "c d"],
+        "route": "ROUNDD",
+        "alarm": {"emails": ["a", "b"]},
+    }
 
     answers = [admin.put("/apps/reports", wrong), admin.put("/apps/Fresh", wrong)]
 
     told = [[error["pointer"] for error in each.get_json()["errors"]] for each in answers]
-    assert told[0] == ["/title", "/route", "/alarm/emails", "/alarm/emails"]
+    lists = ["/addresses"] * 2, ["/alarm/emails"] * 2
+    assert told[0] == ["/title", *lists[0], "/route", *lists[1]]
     assert told[1] == ["/name", *told[0]]
