@@ -7,7 +7,7 @@ due times ── deadline passed, not done ──> a breach ── it or a later
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -68,8 +68,9 @@ def due_times(
 ) -> list[DueTime]:
     """Return the due times of a schedule after an instant, in order, with the next one.
 
-    A run of another origin, such as a re-run, counts for the due time that it repeats. Planned
-    runs that were cancelled do not count: if there is a reason why nothing ran, it is a skip.
+    A run of another origin, such as a re-run, counts for the due time that it repeats, and that of
+    a backfill for one that was skipped. Planned runs that were cancelled do not count: if there is
+    a reason why nothing ran, it is a skip.
     """
     of_due: dict[int, list[WatchedRun]] = defaultdict(list)
     for run in runs:
@@ -83,8 +84,9 @@ def due_times(
     further = {at for at in skipped if at > after_ms}
     if after_ms < next_tick_ms < PARKED_MS:
         further.add(next_tick_ms)
-    for due_at in further:
-        by_due.setdefault(due_at, DueTime(due_at))
+    for due_at in further - by_due.keys():
+        later = [run for run in of_due[due_at] if run.status != RunStatus.CANCELLED]
+        by_due[due_at] = _due_time(due_at, later) if later else DueTime(due_at)
     return [by_due[due_at] for due_at in sorted(by_due)]
 
 
@@ -186,15 +188,25 @@ def _end(span: Span | PauseRow) -> int:
 
 
 def next_time(after_ms: int, at: time, zone: ZoneInfo) -> int:
-    """Return the first instant after another at which a zone's clock shows a time of day."""
-    day = moment(after_ms, zone).date()
+    """Return the first instant after another at which a zone's clock shows a time of day.
+
+    If the clock skips it on a day, it comes as long after the change as it would be past it; for an
+    instant after the change, only the next day has it.
+    """
+    shown = moment(after_ms, zone)
+    first_day = 0 if shown.time() < at or _shows(zone, shown.date(), at) else 1
     instants = (
-        int(datetime.combine(day + timedelta(days=days), at, zone).replace(fold=fold).timestamp())
-        * 1_000
-        for days in range(_DAYS)
+        int(datetime.combine(day, at, zone).replace(fold=fold).timestamp()) * 1_000
+        for day in (shown.date() + timedelta(days=days) for days in range(first_day, _DAYS))
         for fold in (0, 1)
     )
     return next(instant for instant in instants if instant > after_ms)
+
+
+def _shows(zone: ZoneInfo, day: date, at: time) -> bool:
+    """Whether a zone's clock ever shows a time of this day."""
+    shown = datetime.combine(day, at, zone)
+    return shown.astimezone(UTC).astimezone(zone).replace(tzinfo=None) == shown.replace(tzinfo=None)
 
 
 def since_success(

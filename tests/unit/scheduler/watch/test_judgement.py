@@ -261,6 +261,19 @@ def test_skipped_due_times_were_due() -> None:
     assert found == [DueTime(SECOND), DueTime(THIRD)]
 
 
+def test_a_backfill_makes_a_skipped_due_time_good() -> None:
+    runs = [
+        run(FIRST, started_at=SECOND, finished_at=SECOND + 5, origin_id=99),
+        run(SECOND, "CANCELLED", finished_at=SECOND + 1),
+    ]
+    skips = [SkippedSpan(FIRST, SECOND)]
+
+    made_good, missed = due_times(runs, skips, after_ms=0, next_tick_ms=PARKED_MS)
+
+    assert (made_good.started_at, made_good.succeeded_at) == (SECOND, SECOND + 5)
+    assert missed == DueTime(SECOND)
+
+
 def test_the_time_of_day_is_the_first_one_after_the_due_time_in_the_zone_of_the_job() -> None:
     def at(*parts: int) -> int:
         return int(datetime(*parts, tzinfo=UTC).timestamp() * 1_000)  # type: ignore[misc,arg-type]
@@ -273,8 +286,12 @@ def test_the_time_of_day_is_the_first_one_after_the_due_time_in_the_zone_of_the_
         (at(2026, 3, 28, 23), at(2026, 3, 29, 5)),
     ):
         assert next_time(due_at, time(7), berlin) == end
-    # The clock skips 02:30 on this night.
+    # The clock skips 02:30 on this night: 03:10 is after it.
     assert next_time(at(2026, 3, 29, 0), time(2, 30), berlin) == at(2026, 3, 29, 1, 30)
+    assert next_time(at(2026, 3, 29, 1, 10), time(2, 30), berlin) == at(2026, 3, 30, 0, 30)
+    # And it shows 02:30 twice on this one.
+    assert next_time(at(2026, 10, 25, 0, 10), time(2, 30), berlin) == at(2026, 10, 25, 0, 30)
+    assert next_time(at(2026, 10, 25, 0, 40), time(2, 30), berlin) == at(2026, 10, 25, 1, 30)
 
 
 def test_a_success_is_awaited_since_the_last_one_or_since_it_could_be() -> None:
