@@ -179,8 +179,7 @@ def _spans(job: Job, request: BackfillRequest, kept: KeptSchedule, now_ms: int) 
             raise Problem(Code.BACKFILL_RANGE, "from", first=first, last=last)
         if last > (newest := kept.run_date(now_ms)):
             raise Problem(Code.BACKFILL_FUTURE, "to", last=newest, got=last)
-        span = kept.span_of(first, last)
-        spans = [] if span is None else [span]
+        spans = kept.spans_of(first, last)
     cut = [Span(span.after_ms, min(span.until_ms, last_ms)) for span in spans]
     return [span for span in cut if span.after_ms < span.until_ms]
 

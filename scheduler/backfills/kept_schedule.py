@@ -153,16 +153,18 @@ class KeptSchedule:
         """Return the date that the run of a due time is about."""
         return run_date_of(tick, self.timezone, self.rule)
 
-    def span_of(self, first: date, last: date) -> Span | None:
-        """Return the span whose due times have their run dates from `first` to `last`.
+    def spans_of(self, first: date, last: date) -> list[Span]:
+        """Return the spans whose due times have their run dates from `first` to `last`, in order.
 
-        None if no day has such a run date.
+        A new version of the calendar may give later due times an earlier date, so each has its own.
         """
-        days = self.rule.days_before(max(first, FIRST_DATE), last)
-        if days is None:
-            return None
-        begin, over = (first_moment(day, self.timezone) for day in days)
-        return Span(begin - 1, over - 1)
+        spans = []
+        for rule, begin_ms, end_ms in self.rule.terms():
+            days = rule.days_before(max(first, FIRST_DATE), last)
+            if days is not None:
+                begin, over = (first_moment(day, self.timezone) for day in days)
+                spans.append(Span(max(begin, begin_ms) - 1, min(over, end_ms) - 1))
+        return joined(span for span in spans if span.after_ms < span.until_ms)
 
 
 class DueTimes:

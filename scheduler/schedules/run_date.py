@@ -6,7 +6,8 @@ has the same date: retries, re-runs, shards and children.
 
 import calendar
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from functools import lru_cache
 from zoneinfo import ZoneInfo
@@ -22,6 +23,8 @@ from warren.sql.instants import DAY_MS
 
 #: The furthest that a rule moves a date.
 MAX_DAYS, MAX_MONTHS, MAX_WORKDAYS = 3_660, 120, 366
+#: Beyond every instant, in ms.
+_FOREVER_MS = 2**62
 #: All days that Python knows.
 _ORDINALS = range(1, date.max.toordinal() + 1)
 
@@ -58,11 +61,25 @@ class RunDateRule:
             raise UnknownDay
         return workdays_later(self.calendar.at(at_ms), moved, self.workdays)
 
+    def terms(self) -> Iterator[tuple["RunDateRule", int, int]]:
+        """Yield the rule by each version of its calendar, from its first to before its last ms."""
+        if self.calendar is None or not self.workdays:
+            yield self, -_FOREVER_MS, _FOREVER_MS
+            return
+        versions = self.calendar.versions
+        begins = [-_FOREVER_MS, *(version.effective_ms for version in versions[1:])]
+        for version, begin_ms, end_ms in zip(
+            versions, begins, [*begins[1:], _FOREVER_MS], strict=True
+        ):
+            calendar = replace(self.calendar, versions=(version,))
+            yield replace(self, calendar=calendar), begin_ms, end_ms
+
     def days_before(self, first: date, last: date) -> tuple[date, date] | None:
         """Return the first day that the rule moves into [first, last], and the one after the last.
 
-        None if it moves no day there. A rule never changes the order of two days, so those that it
-        moves there follow each other. Days beyond its calendar count as moved to the end of time.
+        None if it moves no day there. Its calendar has one version (`terms`): then a rule never
+        changes the order of two days, so those that it moves there follow each other. Days beyond
+        its calendar count as moved to the end of time.
         """
         begin = bisect_left(_ORDINALS, first, key=self._apply_to_ordinal)
         end = bisect_right(_ORDINALS, last, key=self._apply_to_ordinal)

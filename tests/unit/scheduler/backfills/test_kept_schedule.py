@@ -1,6 +1,8 @@
 """The due times of a backfill: those whose run dates are in its range, each once, in its order."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from itertools import combinations_with_replacement
 
 import pytest
 
@@ -15,7 +17,7 @@ from warren.scheduler.backfills.kept_schedule import (
 )
 from warren.scheduler.schedules.run_date import MAX_DAYS, MAX_MONTHS, RunDateRule
 from warren.scheduler.schedules.schedule import ScheduleFacts
-from warren.scheduler.schedules.working_days import Calendar, CalendarVersion
+from warren.scheduler.schedules.working_days import Calendar, CalendarVersion, day_of
 
 HOUR_MS = 3_600_000
 NIGHTLY = KeptSchedule(facts=ScheduleFacts("CRON", "0 30 0 * * ?", "Asia/Shanghai"), days=-1)
@@ -82,12 +84,38 @@ def test_hourly_due_times_are_those_with_their_run_dates_in_the_range(
     middle = int(datetime(first.year, first.month, first.day, tzinfo=UTC).timestamp() * 1_000)
     around = range(middle - 240 * HOUR_MS + 7, middle + 240 * HOUR_MS, HOUR_MS)
 
-    span = kept.span_of(first, last)
+    spans = kept.spans_of(first, last)
 
     expected = [tick for tick in around if first <= kept.run_date(tick) <= last]
-    due = DueTimes(kept, [span] if span else [])
+    due = DueTimes(kept, spans)
     assert due.all() == expected
     assert due.count() == len(expected)
+
+
+@pytest.mark.parametrize("changed_at", ["2026-11-25T10:00Z", "2026-11-27T23:30Z"])
+def test_each_version_of_a_calendar_dates_the_due_times_of_its_own_time(changed_at: str) -> None:
+    weekend, until_day = frozenset((5, 6)), day_of(date(2030, 1, 1))
+    first = CalendarVersion(number=1, weekend=weekend, days={}, until_day=until_day)
+    holidays = {day_of(date(2026, 11, day)): False for day in (23, 24, 25)}
+    second = replace(first, number=2, days=holidays, effective_ms=ms(changed_at))
+    kept = KeptSchedule(
+        facts=ScheduleFacts("CRON", "0 0 2,18 * * ?", "Asia/Shanghai"),
+        workdays=-1,
+        calendar="cn",
+        calendars={"cn": Calendar("cn", (first, second))},
+    )
+    every = kept.schedule.ticks(ms("2026-10-01T00:00Z"), ms("2026-12-31T00:00Z"), 0, 1_000)
+    days = [date(2026, 11, 18) + timedelta(days=number) for number in range(12)]
+
+    wrong = []
+    for from_date, to_date in combinations_with_replacement(days, 2):
+        spans = kept.spans_of(from_date, to_date)
+        wanted = [tick for tick in every if from_date <= kept.run_date(tick) <= to_date]
+        if DueTimes(kept, spans).all() != wanted:
+            wrong.append((from_date, to_date))
+        assert DueTimes(kept, spans, newest_first=True).all() == DueTimes(kept, spans).all()[::-1]
+
+    assert wrong == []
 
 
 def test_newest_first_is_the_same_backwards_from_any_place() -> None:
@@ -111,8 +139,7 @@ def test_dates_begin_once_each_even_where_midnight_does_not_exist() -> None:
     kept = KeptSchedule.of_dates("America/Santiago")
     first, last = date(2026, 9, 5), date(2026, 9, 8)
 
-    span = kept.span_of(first, last)
-    assert span is not None
+    [span] = kept.spans_of(first, last)
     due = DueTimes(kept, [span])
 
     assert [kept.run_date(tick).day for tick in due.all()] == [5, 6, 7, 8]
@@ -121,8 +148,7 @@ def test_dates_begin_once_each_even_where_midnight_does_not_exist() -> None:
 
 def test_too_many_dates_are_counted_no_further_than_needed() -> None:
     kept = KeptSchedule.of_dates("UTC")
-    span = kept.span_of(date(1, 1, 1), date(2300, 1, 1))
-    assert span is not None
+    [span] = kept.spans_of(date(1, 1, 1), date(2300, 1, 1))
 
     assert DueTimes(kept, [span]).count() == MAX_TICKS + 1
 

@@ -195,8 +195,7 @@ def test_a_backfill_has_the_due_times_of_the_rule_that_it_keeps() -> None:
         ("new", KeptSchedule(facts=facts)),
         ("old", KeptSchedule.from_json(by_0_1_0)),
     ):
-        span = kept.span_of(night, night)
-        assert span is not None
+        [span] = kept.spans_of(night, night)
         ticks = DueTimes(kept, [span]).all()
         assert DueTimes(kept, [span]).count() == len(ticks)
         assert DueTimes(kept, [span], newest_first=True).all() == ticks[::-1]
