@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
-from sqlalchemy import Insert, bindparam, delete, func, or_, select, update
+from sqlalchemy import Insert, and_, bindparam, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import insert_or_ignore, modify
@@ -325,8 +325,12 @@ def is_known(session: Session, app: str, address: str) -> bool:
 
 
 def count_addresses(session: Session, app: str) -> int:
-    """Return how many addresses of an app have a run queue, departed ones included."""
-    of_app = (Registration.kind.in_((EXECUTOR, DEPARTED)), Registration.app == app)
+    """Return how many addresses of an app have a run queue, departed ones included.
+
+    Those that somebody has forgotten do not count: their queues are about to be deleted.
+    """
+    has_departed = and_(Registration.kind == DEPARTED, Registration.beat_at > 0)
+    of_app = (or_(Registration.kind == EXECUTOR, has_departed), Registration.app == app)
     return session.execute(
         select(func.count(Registration.address.distinct())).where(*of_app)
     ).scalar_one()

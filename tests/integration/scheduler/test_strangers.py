@@ -125,6 +125,11 @@ def test_addresses_that_say_goodbye_make_no_room_for_others_while_their_queues_a
     assert beat("one-more") is None
     assert beat("one-7") == "b"
 
+    # Somebody has forgotten one, as `warren executors forget` does.
+    cluster.database.write(lambda session: presence.note(session, APP, "one-8", 0))
+    assert beat("one-more") == "b"
+    assert beat("one-too-many") is None
+
 
 @on_memory
 @pytest.mark.release
