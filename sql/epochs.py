@@ -11,6 +11,7 @@ from sqlalchemy import func, select, text, update
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import of
+from warren.sql.instants import HOUR_MS
 from warren.sql.models import Backfill, Cluster, Epoch, FlowNode, Run, Sequence
 from warren.sql.rows import fetch, query
 
@@ -21,6 +22,9 @@ TABLES = (Run, FlowNode, Backfill)
 LEFT_OUT = 1_000_000_000
 #: No process has ids further ahead of the counter: a report of one is wrong or malicious.
 BELIEVED = 100 * LEFT_OUT
+#: How many epochs begin within an hour because of executors: whoever has an app's key could use up
+#: the ids of all apps.
+TOLD_LIMIT = 10
 
 
 #: How a statement begins that inserts such rows.
@@ -60,24 +64,33 @@ def begin(
     """Begin an epoch if the counter is not beyond all ids that are in use; else return None.
 
     `seen_id` is the highest id seen anywhere; `twice_id`, one of this epoch that two runs have. A
-    restore and a promotion always begin one.
+    restore and a promotion always begin one, and executors TOLD_LIMIT an hour at most.
     """
     row = select(Sequence.next_id).where(Sequence.name == "run").with_for_update()
     found_id = session.execute(row).scalar_one()
-    highest = (session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
-    used = max(seen_id if seen_id < found_id + BELIEVED else 0, *highest)
+    stored = max(session.execute(select(func.max(each.id))).scalar() or 0 for each in TABLES)
+    used = max(seen_id if seen_id < found_id + BELIEVED else 0, stored)
     began_at, first_id = newest(session)
     is_twice = first_id <= twice_id < found_id
     if used < found_id and not is_twice and cause not in OF_SERVERS:
         return None
+    now_ms = int(session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one())
+    is_only_told = cause is Cause.EXECUTOR and stored < found_id
+    if is_only_told and _count_told(session, since_ms=now_ms - HOUR_MS) >= TOLD_LIMIT:
+        return None
     next_id = (max(used, found_id) // LEFT_OUT + 2) * LEFT_OUT
     session.execute(update(Sequence).where(Sequence.name == "run").values(next_id=next_id))
-    now_ms = session.execute(text(f"SELECT {of(session).now_ms}")).scalar_one()
     # An id that was given out twice says that the counter had been there again.
     found_id = twice_id if is_twice else found_id
-    epoch = EpochRow(max(int(now_ms), began_at + 1), cause, told_by, found_id, next_id)
+    epoch = EpochRow(max(now_ms, began_at + 1), cause, told_by, found_id, next_id)
     session.add(Epoch(**epoch._asdict()))
     return epoch
+
+
+def _count_told(session: Session, *, since_ms: int) -> int:
+    """Return how many epochs have begun since then because of executors."""
+    told = (Epoch.cause == Cause.EXECUTOR, Epoch.began_at > since_ms)
+    return session.execute(select(func.count(Epoch.began_at)).where(*told)).scalar_one()
 
 
 def take_over(session: Session, server: str, told_by: str, *, seen_id: int = 0) -> int:

@@ -1,16 +1,17 @@
 """Whatever happened to the counter of run ids, what is planned is a row with an id of its own."""
 
 import pytest
-from sqlalchemy import update
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from tests.support.sql_rows import all_runs, new_run, plan, statements, ticks
 from warren.sql import epochs
 from warren.sql.engine import Database, SeenIds
-from warren.sql.epochs import LEFT_OUT, Cause, EpochRow
+from warren.sql.epochs import BELIEVED, LEFT_OUT, TOLD_LIMIT, Cause, EpochRow
 from warren.sql.errors import RunIdTaken
 from warren.sql.ids import SMALLEST_BLOCK, RunIds, has_gone_back, take_block
-from warren.sql.models import Backfill, Sequence
+from warren.sql.instants import HOUR_MS
+from warren.sql.models import Backfill, Epoch, Sequence
 from warren.sql.runs import flow_nodes, planned_runs
 
 
@@ -186,3 +187,17 @@ def test_a_restore_begins_an_epoch_in_any_case(database: Database) -> None:
     [run_id] = plan(database, new_run())
     [epoch] = begun(database)
     assert (epoch.told_by, epoch.next_id) == ("alice", run_id)
+
+
+def test_executors_move_the_counter_a_few_times_an_hour_at_most(database: Database) -> None:
+    def lie() -> bool:
+        [next_id] = database.read(lambda s: s.execute(select(Sequence.next_id)).scalars().all())
+        return database.begin_epoch(Cause.EXECUTOR, seen_id=next_id + BELIEVED - 1, told_by="liar")
+
+    believed = [lie() for _ in range(2 * TOLD_LIMIT)]
+    database.begin_epoch(Cause.RESTORED, told_by="ann")
+    database.write(lambda s: s.execute(update(Epoch).values(began_at=Epoch.began_at - 2 * HOUR_MS)))
+
+    assert believed == [True] * TOLD_LIMIT + [False] * TOLD_LIMIT
+    assert len(begun(database)) == TOLD_LIMIT + 1
+    assert lie()
