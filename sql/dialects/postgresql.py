@@ -370,8 +370,9 @@ def _arguments(dialect: TimedDialect, url: URL, how: Connecting) -> dict[str, An
         options["host"] = socket
     return {
         **options,
-        # The URL alone says where a connection goes, and not PGHOSTADDR.
+        # The URL alone says where a connection goes, and not PGHOSTADDR or PGPORT.
         "hostaddr": "",
+        "port": url.port or url_forms.POSTGRESQL.port,
         "connect_timeout": CONNECT_SECONDS,
         # After a ROLLBACK, psycopg forgets what was prepared, and says so to the server: that would
         # cost two more answers for each statement, as what was only read is rolled back.

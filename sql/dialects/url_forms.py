@@ -49,6 +49,8 @@ def _check_server_url(arguments: Sequence[str], url: str) -> None:
             raise ValueError(f"{SOCKET} goes with the host localhost only")
         if names.count(name) > 1:
             raise ValueError(f"the argument {name!r} occurs twice")
+        if not value:
+            raise ValueError(f"the argument {name!r} is empty")
         if name == "sslmode" and value not in SSL_MODES:
             raise ValueError(f"expected sslmode to be {' or '.join(SSL_MODES)}")
 

@@ -81,10 +81,15 @@ def test_the_environment_leads_no_connection_elsewhere(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PGHOSTADDR", "192.0.2.1")
+    monkeypatch.setenv("PGPORT", str(database.url.port))
     led = Database(whole(database.url), fail_fast=True)
+    without_port = Database(whole(database.url).replace(f":{database.url.port}/", "/"))
 
     assert led.read(database_now_ms)
+    with pytest.raises(DatabaseUnavailable, match="port 5432 failed"):
+        without_port.read(database_now_ms)
     led.close()
+    without_port.close()
 
 
 def test_a_frozen_console_holds_its_locks_for_three_seconds(database: Database) -> None:

@@ -50,6 +50,8 @@ def test_a_supported_url_is_read(url: str) -> None:
         ("mysql+pymysql://u@h/d?ssl_key_password=hunter2", "argument 'ssl_key_password'"),
         ("mysql+pymysql://u@h/d?ssl_caa=f", "unknown argument 'ssl_caa', did you mean 'ssl_ca'?"),
         ("mysql+pymysql://u@h/d?ssl_ca=f&ssl_ca=g", "the argument 'ssl_ca' occurs twice"),
+        ("mysql+pymysql://u:hunter2@localhost/d?ssl_ca=", "the argument 'ssl_ca' is empty"),
+        ("postgresql+psycopg://u@localhost/d?sslrootcert=", "argument 'sslrootcert' is empty"),
         ("mysql+pymysql://localhost:1/hunter2@h/d", "a special character is not quoted"),
         ("mysql+pymysql://u:a@hunter2@h/d", "a special character is not quoted"),
         ("postgresql+psycopg://u:a@hunter2@h/d", "a special character is not quoted"),
