@@ -255,9 +255,12 @@ def _declare(
 def _check_fields(name: str, fields: Mapping[str, Any], where: str) -> None:
     """Refuse fields that no job has; their values are checked when the job is applied."""
     known = JobFields.__annotations__
-    for unknown in sorted(set(fields) - set(known)):
-        hint = did_you_mean(unknown, (*known, "process", "retry"), INSTEAD)
-        raise HandlersError(f"handler {name!r} has unknown field {unknown!r}{hint} ({where})")
+    hints = [
+        f"unknown field {unknown!r}{did_you_mean(unknown, (*known, 'process', 'retry'), INSTEAD)}"
+        for unknown in sorted(set(fields) - set(known))
+    ]
+    if hints:
+        raise HandlersError(f"handler {name!r} has {'; '.join(hints)} ({where})")
     schedule = fields.get("schedule")
     if not isinstance(schedule, Schedule | None):
         raise HandlersError(

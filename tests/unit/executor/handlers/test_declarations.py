@@ -129,3 +129,14 @@ def test_an_end_says_whether_and_when_it_may_be_retried(
         seconds,
     )
     assert str(ending.message).partition("\n")[0] == message
+
+
+def test_each_unknown_field_of_a_handlers_job_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "handlers.py"
+    file.write_text("from warren import job\n@job('a', rout='x', retries=5)\ndef a(c): ...\n")
+
+    with pytest.raises(HandlersError) as refused:
+        load_handlers([str(file)])
+
+    words = "unknown field 'retries', did you mean 'retry'?; unknown field 'rout', did you mean "
+    assert f"handler 'a' has {words}'route'? ({file}:2)" in refused.value.line
