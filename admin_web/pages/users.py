@@ -222,7 +222,7 @@ _REFUSALS = {
 
 
 def read_rights(form: RightsForm, apps: Mapping[int, str]) -> Rights | None:
-    """Return the rights in a valid form; otherwise None, and a field says why.
+    """Return the rights in a form with a valid role; otherwise None, and fields say why.
 
     `apps` are the names of all apps by id.
     """
@@ -231,11 +231,11 @@ def read_rights(form: RightsForm, apps: Mapping[int, str]) -> Rights | None:
         return Rights(role=role, may_edit_glue=True)
     if not form.apps.data:
         form.apps.errors = (gettext("Choose at least one app."),)
-        return None
     if role is Role.VIEWER and form.may_edit_glue.data:
         form.may_edit_glue.errors = (gettext("Viewers cannot edit anything, including scripts."),)
+    if form.apps.errors or form.may_edit_glue.errors:
         return None
-    chosen = [app_id for app_id, name in apps.items() if name in form.apps.data]
+    chosen = [app_id for app_id, name in apps.items() if name in (form.apps.data or ())]
     return Rights(role=role, app_ids=tuple(chosen), may_edit_glue=form.may_edit_glue.data)
 
 
@@ -281,8 +281,10 @@ class UserPages:
         """Create a user with a temporary password."""
         form = self._with_apps(NewUserForm(request.form))
         name, password = form.username.data or "", form.password.data or ""
-        wanted = read_rights(form, self._apps()) if form.validate() else None
-        if wanted is None or not _is_acceptable(form, name, password):
+        is_valid = form.validate()
+        wanted = None if form.role.errors else read_rights(form, self._apps())
+        is_acceptable = not form.password.errors and _is_acceptable(form, name, password)
+        if not is_valid or wanted is None or not is_acceptable:
             return self._new_page(form), 422
         try:
             self._commands.add(name, password, wanted, must_change=True)

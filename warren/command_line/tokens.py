@@ -1,6 +1,7 @@
 """`warren tokens …`: the tokens that programs use for the API."""
 
 import sys
+from collections.abc import Sequence
 
 import click
 
@@ -66,7 +67,7 @@ def add(  # noqa: PLR0917 - click passes its parameters by name
         spec = TokenSpec(
             name=name,
             owner_id=client.ids.user(owner),
-            scopes=tuple(map(_scope, _parts(scopes))),
+            scopes=_scopes(_parts(scopes)),
             app_ids=tuple(client.ids.app(app) for app in _parts(app_list or "")),
             job_ids=tuple(client.ids.job(job) for job in _parts(job_list or "")),
             days=days,
@@ -106,13 +107,12 @@ def _parts(listed: str) -> list[str]:
     return [part.strip() for part in listed.split(",") if part.strip()]
 
 
-def _scope(word: str) -> Scope:
-    try:
-        return Scope(word)
-    except ValueError:
+def _scopes(words: Sequence[str]) -> tuple[Scope, ...]:
+    if unknown := [repr(word[:100]) for word in words if word not in [*Scope]]:
         raise click.UsageError(
-            f"unknown scope {word[:100]!r}; expected some of {', '.join(Scope)}"
-        ) from None
+            f"unknown scope {', '.join(unknown)}; expected some of {', '.join(Scope)}"
+        )
+    return tuple(map(Scope, words))
 
 
 def _line(token: Token, now: int) -> tuple[str, ...]:

@@ -300,3 +300,13 @@ class TestDeleting:
     def test_unknown_user_is_404(self, admin: Visit) -> None:
         assert admin.get("/users/999").status_code == 404
         assert admin.post("/users/999/delete").status_code == 404
+
+
+def test_all_that_is_wrong_with_a_new_user_is_told_at_once(admin: Visit) -> None:
+    page = admin.post(
+        "/users/add",
+        {"username": "a b", "password": "short", "role": "viewer", "may_edit_glue": "y"},
+    ).text
+
+    for field in ("username", "password", "apps", "may_edit_glue"):
+        assert f'id="{field}-error"' in page

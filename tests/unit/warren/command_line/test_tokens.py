@@ -95,9 +95,11 @@ def test_an_unknown_scope_names_the_known_ones(warren: Any) -> None:
     warren("users", "add", "carla", "--role", "administrator", "--no-password")
 
     refused = warren("tokens", "add", "deploy", "--owner", "carla", "--scopes", "reed")
+    both = warren("tokens", "add", "deploy", "--owner", "carla", "--scopes", "reed,read,wirte")
 
     assert refused.exit_code == 2
     assert "unknown scope 'reed'; expected some of read, logs" in refused.output
+    assert "unknown scope 'reed', 'wirte'; expected some of" in both.output
 
 
 @pytest.mark.parametrize("option", ["--apps", "--jobs"])
