@@ -19,7 +19,7 @@ from warren.scheduler.jobs.records import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits import KnownLimits
-from warren.scheduler.problems import Code, Problem, Refused, found, unknown_app
+from warren.scheduler.problems import Code, Problem, found, refusal, unknown_app
 from warren.scheduler.schedules.explained import ChangedTimes, changed_by_rule
 from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import calendars_for
@@ -365,7 +365,7 @@ class JobCommands:
                 if child_id is None
             ]
         if problems:
-            raise Refused(problems)
+            raise refusal(problems)
 
     def _app_id(self, session: Session, name: str) -> int:
         known = apps.ids_by_name(session, self._context.actor.app_ids)

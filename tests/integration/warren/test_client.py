@@ -267,7 +267,7 @@ def test_one_thing_that_is_wrong_is_named_too(client: Client) -> None:
     with pytest.raises(ApiError, match="limit: Expected `int` <= 200"):
         client.read("/jobs?limit=201")
     with pytest.raises(ApiError, match=r"is invalid; /jobs/0/app: missing field 'app'$"):
-        client.apply({"jobs": [{"name": "x"}]})
+        client.apply({"jobs": [{"name": "x", "handler": "h"}]})
     with pytest.raises(ApiError, match="has a problem; line 1: unknown field 'job', did you mean"):
         client.apply("job: []")
 
