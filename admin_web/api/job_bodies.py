@@ -8,6 +8,7 @@ import msgspec
 
 from warren.admin_web.api.bodies import INSTEAD_OF, READ_BY_VIEW, FieldErrors
 from warren.admin_web.api.problem_answers import error_detail
+from warren.broker.durations import whole_seconds
 from warren.resources.instant import to_builtins
 from warren.resources.jobs import JobState
 from warren.resources.spelling import INSTEAD
@@ -16,9 +17,19 @@ from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs.rules import group_problems, in_short, process_of
-from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec, LimitNames, Webhook
+from warren.scheduler.jobs.spec import (
+    GROUPS,
+    SHORT_RETRY,
+    TOP,
+    Field,
+    JobSpec,
+    LimitNames,
+    Webhook,
+    is_duration,
+)
 from warren.scheduler.limits import use_texts
 from warren.scheduler.problems import Problem, Refused
+from warren.scheduler.schedules.misfire import MisfirePolicy
 from warren.scheduler.schedules.options import OPTIONS, ScheduleOptions
 from warren.scheduler.schedules.registry import KINDS, NoSchedule, shown_as
 from warren.scheduler.schedules.schedule import ValueForm
@@ -33,6 +44,8 @@ _WHOLE = (ValueForm.SECONDS, ValueForm.WORKDAY)
 _NAMES = ("name", "app")
 #: The older name of `process`, which is still read.
 FRESH_PROCESS = "fresh_process"
+#: What a misfire policy may say in its place.
+CATCH_UP = "catch_up"
 
 
 #: What is expected of a job, by rule.
@@ -145,6 +158,44 @@ JobAnswer: Any = msgspec.defstruct(
     ],
     kw_only=True,
 )
+
+
+_SECONDS = {
+    "schedule": {word for word, key in _KEYWORDS.items() if key.value_form is ValueForm.SECONDS},
+    **{
+        group: {key for key, field in fields.items() if is_duration(field)}
+        for group, fields in {
+            "": TOP,
+            **GROUPS,
+            "retry": {**SHORT_RETRY, **GROUPS["retry"]},
+        }.items()
+        if group != "schedule"
+    },
+}
+
+
+def as_in_file(job: Any) -> Any:
+    """Return a job in JSON whose durations may be as in a job file: `10m` becomes 600.
+
+    So may `misfire` be: `{"catch_up": {"within": "1d"}}`. Whatever else there is stays.
+    """
+    if not isinstance(job, dict):
+        return job
+    misfire = job.get("misfire")
+    if isinstance(misfire, dict) and misfire.keys() == {CATCH_UP} and CATCH_UP not in job:
+        job = job | {"misfire": MisfirePolicy.CATCH_UP.value, CATCH_UP: misfire[CATCH_UP]}
+    return {
+        key: {name: _as_seconds(key, name, one) for name, one in value.items()}
+        if isinstance(value, dict)
+        else _as_seconds("", key, value)
+        for key, value in job.items()
+    }
+
+
+def _as_seconds(group: str, key: str, value: Any) -> Any:
+    is_text = isinstance(value, str) and key in _SECONDS.get(group, ())
+    seconds = whole_seconds(value, needs_unit=True) if is_text else None
+    return value if seconds is None else seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,8 +25,9 @@ from wtforms import (
 from wtforms.fields.choices import SelectChoice  # type: ignore[attr-defined] # types are older
 
 from warren.admin_web.language.labels import problem_text
+from warren.broker.durations import whole_seconds
 from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations
-from warren.scheduler.jobs.spec import Expected, Number, Share, Texts
+from warren.scheduler.jobs.spec import Expected, Number, Share, Texts, is_duration
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Refused
 from warren.sql.accounts.idempotency import IdempotentRequest
@@ -51,7 +52,8 @@ def read_value(field: Field, declared: JobField) -> Any:
     if isinstance(kind, Expected):
         return _expectations(field)
     if isinstance(kind, Number | Share):
-        return _number(field, declared.type)
+        seconds = whole_seconds(text_of(field), needs_unit=True) if is_duration(declared) else None
+        return _number(field, declared.type) if seconds is None else seconds
     if isinstance(field, TextAreaField):
         # Browsers send CRLF.
         return (field.data or "").replace("\r\n", "\n")

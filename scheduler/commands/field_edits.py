@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from warren.broker.durations import whole_seconds
 from warren.resources.jobs import EditedField, EditMode
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.command_context import Action, CommandContext
@@ -20,7 +21,7 @@ from warren.scheduler.commands.job_changes import JobChanges
 from warren.scheduler.commands.job_commands import JobCommands
 from warren.scheduler.commands.job_edits import edit_of
 from warren.scheduler.jobs.records import FIELD_OF, fingerprint, is_kept, is_missing
-from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, Number, Texts
+from warren.scheduler.jobs.spec import FIELDS, Field, JobSpec, Number, Texts, is_duration
 from warren.scheduler.problems import Code, FieldName, Problem, Refused, counted, found
 from warren.sql.accounts import audit_log
 from warren.sql.jobs import job_rows
@@ -87,6 +88,9 @@ class FieldEdit:
 
 def _number(field: Field, kind: Number, value: str | int | Sequence[str]) -> int:
     text = str(value).strip()
+    seconds = whole_seconds(text, needs_unit=True) if is_duration(field) else None
+    if seconds is not None:
+        return seconds
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= _MAX_DIGITS):
         bounds = {"least": kind.least, "most": kind.most}

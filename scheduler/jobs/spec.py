@@ -495,6 +495,11 @@ class Field:
         return self.kind.value(getattr(job, self.column))
 
 
+def is_duration(field: Field) -> bool:
+    """Whether a field is a number of seconds."""
+    return isinstance(field.kind, Number) and field.kind.unit == "s"
+
+
 def _declared() -> dict[str, Field]:
     hints = get_type_hints(JobSpec, include_extras=True)
     declared = {}

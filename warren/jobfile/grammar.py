@@ -32,7 +32,15 @@ from warren.scheduler.cron.wall_clock import check_zone
 from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import Graph, parse
 from warren.scheduler.jobs import rules
-from warren.scheduler.jobs.spec import GROUPS, SHORT_RETRY, TOP, Field, JobSpec, LimitNames, Number
+from warren.scheduler.jobs.spec import (
+    GROUPS,
+    SHORT_RETRY,
+    TOP,
+    Field,
+    JobSpec,
+    LimitNames,
+    is_duration,
+)
 from warren.scheduler.limits import use_texts
 from warren.scheduler.problems import Problem, Refused
 from warren.scheduler.schedules.misfire import MisfirePolicy
@@ -391,5 +399,4 @@ def _values(
 def _reader_of(field: Field) -> Read:
     if isinstance(field.kind, LimitNames):
         return limits
-    is_duration = isinstance(field.kind, Number) and field.kind.unit == "s"
-    return seconds if is_duration else _READS[field.type]
+    return seconds if is_duration(field) else _READS[field.type]

@@ -17,6 +17,7 @@ from warren.admin_web.api.job_bodies import (
     BodyLocation,
     JobBody,
     add_rules,
+    as_in_file,
     is_wrong,
     job_answer_body,
     spec_of,
@@ -222,7 +223,10 @@ class JobFileEndpoints:
                 raise Refusal(413, f"expected a body of up to {JOB_FILE_BYTES} bytes")
             return self._services.job_files.read(call.raw, {})
         wrong = FieldErrors()
-        body = read_struct(JobFileBody, call.body, "", wrong)
+        value = call.body
+        if isinstance(value, dict) and isinstance(value.get("jobs"), list):
+            value = value | {"jobs": [*map(as_in_file, value["jobs"])]}
+        body = read_struct(JobFileBody, value, "", wrong)
         if body is None or body.files or body.values:
             refuse(wrong)
         assert body is not None

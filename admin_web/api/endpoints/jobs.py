@@ -20,6 +20,7 @@ from warren.admin_web.api.job_bodies import (
     JobAnswer,
     JobBody,
     add_rules,
+    as_in_file,
     is_wrong,
     job_answer,
     merged,
@@ -566,7 +567,7 @@ class JobEndpoints:
 
         """
         wrong = FieldErrors()
-        body = read_struct(JobBody, value, "", wrong)
+        body = read_struct(JobBody, as_in_file(value), "", wrong)
         if body is None:  # it is no object
             refuse(wrong)
         spec = spec_of(body, location, wrong)

@@ -1079,3 +1079,13 @@ def test_each_wrong_line_of_what_is_expected_is_told(admin: Visit) -> None:
 
     assert "unknown option &#39;strat_within&#39;, did you mean &#39;start_within&#39;?" in page
     assert "got: &#39;soon&#39;" in page
+
+
+def test_a_form_takes_durations_as_a_job_file_does(admin: Visit, database: Database) -> None:
+    wanted = GOOD | {"timeout": "10m", "retry_delay": "90s", "retries": "3"}
+
+    path = admin.post("/jobs/create", wanted).headers["Location"]
+
+    job = database.read(lambda session: session.scalars(select(Job)).one())
+    assert (job.timeout, job.retry_delay) == (600, 90)
+    assert 'value="600"' in admin.get(f"{path}/edit").text

@@ -744,3 +744,54 @@ def test_misspelt_zones_and_apps_are_answered_with_the_nearest(admin: Program) -
     told = {error["pointer"]: error["detail"] for error in answer.get_json()["errors"]}
     assert told["/app"] == "unknown app 'report', did you mean 'reports'?"
     assert told["/schedule/timezone"].endswith(", did you mean 'Asia/Shanghai'?")
+
+
+def test_durations_and_misfires_may_be_written_as_in_a_job_file(admin: Program) -> None:
+    written = {
+        "handler": "report.daily",
+        "schedule": {"every": "5m"},
+        "timeout": "10m",
+        "late_limit": "2m",
+        "retry": {"times": 3, "delay": "5s", "backoff": "exponential", "most": "1h"},
+        "misfire": {"catch_up": {"within": "1h", "most": 5}},
+    }
+
+    put = admin.put(PATH, written, headers=NEW).get_json()
+    patched = admin.call("PATCH", PATH, json={"timeout": "90s"}, headers={"If-Match": "*"})
+    in_file = {"name": "nightly", "app": "reports", "timeout": "90s"}
+    applied = admin.post("/apply", {"jobs": [written | in_file]})
+
+    assert (put["schedule"], put["timeout"], put["late_limit"]) == ({"every": 300}, 600, 120)
+    assert (put["retry_delay"], put["retry"]["most"]) == (5, 3_600)
+    assert (put["misfire"], put["catch_up"]) == ("CATCH_UP", {"within": 3_600, "most": 5})
+    assert patched.get_json()["timeout"] == 90
+    assert (applied.get_json()["changes"], applied.get_json()["unchanged"]) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "place"),
+    [
+        ({"timeout": "10"}, "/timeout"),
+        ({"timeout": "soon"}, "/timeout"),
+        ({"retries": "5m"}, "/retries"),
+        ({"misfire": {"catch_up": {"within": "soon"}}}, "/catch_up/within"),
+        ({"misfire": {"catch_up": {}, "most": 1}}, "/misfire"),
+    ],
+)
+def test_what_is_no_duration_of_a_job_file_is_refused(
+    admin: Program, wrong: dict[str, Any], place: str
+) -> None:
+    answer = admin.put(PATH, JOB | wrong, headers=NEW)
+
+    assert answer.status_code == 422
+    assert [error["pointer"] for error in answer.get_json()["errors"]] == [place]
+
+
+def test_an_edit_of_many_jobs_may_say_a_duration_as_a_job_file_does(admin: Program) -> None:
+    made(admin)
+
+    edited = admin.post("/jobs:edit", {"field": "timeout", "value": "10m", "all": True})
+    wrong = admin.post("/jobs:edit", {"field": "retries", "value": "10m", "all": True})
+
+    assert edited.get_json()["jobs"][0]["changes"] == ["timeout: 0 -> 600"]
+    assert wrong.status_code == 422
