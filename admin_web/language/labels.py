@@ -156,6 +156,7 @@ LEFT_OUT = {
     Outcome.REPEATED: lazy_gettext("Already repeated, by a later attempt or by this form"),
     Outcome.JOB_GONE: lazy_gettext("Job deleted"),
     Outcome.VERSION_GONE: lazy_gettext("Version of the script no longer kept"),
+    Outcome.REFUSED: lazy_gettext("Its param or date cannot be made"),
     Outcome.UNKNOWN: lazy_gettext("Not found, or no permission"),
 }
 #: States of registered processes.

@@ -44,6 +44,7 @@ from warren.sql.models import Job, Run
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 from warren.sql.runs import planned_runs, transitions
+from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.reruns import DueTime, due_times
 
 #: Runs per transaction; fewer for kills, because they lock the rows.
@@ -156,7 +157,8 @@ class BulkRunCommands:
     def _repeat(self, run_ids: Sequence[int], once: FormKey) -> Part:
         # Reserved before the transaction, so that a retry after a lost answer is recognized.
         first = self._context.database.write(partial(take_block, size=len(run_ids)))
-        return self._part(partial(self._again, run_ids=run_ids, first=first, once=once))
+        unit = partial(self._again, run_ids=run_ids, first=first, once=once)
+        return self._context.write(Right.OPERATE, unit)
 
     def _parts(self, session: Session, run_ids: Sequence[int]) -> list[list[int]]:
         """Return the ids in parts of about RERUN_LIMIT, all of a due time in one of them."""
@@ -187,7 +189,7 @@ class BulkRunCommands:
     def _part(self, unit: Callable[[Session], Counts]) -> Part:
         return Part(self._context.write(Right.OPERATE, unit))
 
-    def _again(self, session: Session, run_ids: Sequence[int], first: int, once: FormKey) -> Counts:
+    def _again(self, session: Session, run_ids: Sequence[int], first: int, once: FormKey) -> Part:
         runs = [
             run
             for run in reruns.lock(session, run_ids)
@@ -201,26 +203,33 @@ class BulkRunCommands:
             for shard, run in chosen.items()
         }
         wanted = [shard for shard, outcome in outcomes.items() if outcome is Outcome.DONE]
-        now_ms = self._context.now_ms()
-        new_ids = dict(zip(wanted, count(first), strict=False))
+        now_ms, zone = self._context.now_ms(), cluster_zone(session, self._context.timezone)
+        planned: dict[Shard, NewRun] = {}
+        problems: list[Problem] = []
+        for shard, run_id in zip(wanted, count(first), strict=False):
+            try:
+                planned[shard] = reruns.repeat(
+                    session, chosen[shard], known, run_id=run_id, now_ms=now_ms, zone=zone
+                )
+            except Problem as problem:
+                outcomes[shard] = Outcome.REFUSED
+                problems.append(problem)
+        new_ids = {shard: new.run_id for shard, new in planned.items() if new.run_id is not None}
         # The rows are locked, so they cannot have been planned since.
         keys = {_key(shard): run_id for shard, run_id in new_ids.items()}
         idempotency.claim_many(session, once, keys, now_ms=now_ms)
-        planned = [
-            reruns.repeat(chosen[shard], known.jobs[shard.job_id], run_id=run_id, now_ms=now_ms)
-            for shard, run_id in new_ids.items()
-        ]
-        quiet = reruns.children_that_ran(session, [chosen[shard] for shard in wanted])
-        planned_runs.plan_asked(session, reruns.with_origins(session, planned, quiet), self._ids)
+        quiet = reruns.children_that_ran(session, [chosen[shard] for shard in planned])
+        again = reruns.with_origins(session, list(planned.values()), quiet)
+        planned_runs.plan_asked(session, again, self._ids)
         counts: Counts = Counter(outcomes.values())
         counts[Outcome.UNKNOWN] += len(run_ids) - len(runs)
         counts[Outcome.REPEATED] += len(runs) - len(chosen)
         after = {
-            "runs": [chosen[shard].id for shard in wanted],
+            "runs": [chosen[shard].id for shard in planned],
             "planned": list(new_ids.values()),
         }
-        self._note(session, Action.RUN_AGAIN, len(wanted), now_ms, after)
-        return counts
+        self._note(session, Action.RUN_AGAIN, len(planned), now_ms, after)
+        return Part(counts, tuple(problems))
 
     def _kill(self, session: Session, run_ids: Sequence[int]) -> Counts:
         runs = [

@@ -1,7 +1,8 @@
 """Re-runs: which runs can run again, and the runs that repeat them.
 
 A re-run has the due time, parameter and script version of the run that it repeats. It has an
-origin of its own, one for all shards of a due time that are repeated together.
+origin of its own, one for all shards of a due time that are repeated together. A run that failed
+because it had no parameter or date gets them now.
 """
 
 from collections import Counter
@@ -12,9 +13,16 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from sqlalchemy.orm import Session
 
+from warren.broker.reasons import Reason, Why
+from warren.broker.stored_reasons import from_json
 from warren.scheduler.completion.flow_runs import FlowRuns
 from warren.scheduler.flows.judge import FlowPart
-from warren.scheduler.jobs.new_run import check_made, run_of
+from warren.scheduler.jobs.new_run import (
+    app_names_for,
+    calendars_for_runs,
+    check_made,
+    run_of,
+)
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import NO_CALENDARS, Calendars
 from warren.sql.jobs import job_links, job_rows
@@ -87,6 +95,9 @@ class Repeatable(Protocol):
 
 R = TypeVar("R", bound=Repeatable)
 
+#: Why a run has no param or date.
+_NOT_MADE = frozenset({Why.PARAM_NOT_MADE, Why.RUN_DATE_UNKNOWN, Why.NODE_NOT_BEGUN})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RerunOptions:
@@ -140,26 +151,43 @@ class Shard(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known about runs: what came later, their jobs, and which script versions are kept."""
+    """What is known about runs: what came later, their jobs, and which script versions are kept.
+
+    `not_made` are those whose param or date could not be made, with the reason.
+    """
 
     later: Mapping[int, Sequence[LaterRun]]
     jobs: Mapping[int, Job]
     versions: Collection[int]
+    not_made: Mapping[int, Reason]
 
     @classmethod
     def read(cls, session: Session, runs: Sequence[Repeatable]) -> "Known":
         """Read what is known about these runs."""
         versions = {run.script_version for run in runs if run.script_version is not None}
+        failed = [run.id for run in runs if run.status == RunStatus.FAILED]
+        reasons = {
+            run_id: from_json(said.why)
+            for run_id, said in reruns.not_begun(session, failed).items()
+        }
         return cls(
             later=reruns.later(session, [run.id for run in runs]),
             jobs=job_rows.by_ids(session, {run.job_id for run in runs}),
             versions=reruns.kept_versions(session, versions),
+            not_made={
+                run_id: why for run_id, why in reasons.items() if why and why.code in _NOT_MADE
+            },
         )
 
     def newest_status(self, run: Repeatable) -> RunStatus:
         """Return the status of the newest run for a run's shard and due time."""
         later = self.later.get(run.id)
         return later[-1].status if later else RunStatus(run.status)
+
+    def never_began(self, run_id: int) -> bool:
+        """Whether a run is of a node that could not begin: only its flow can repeat it."""
+        why = self.not_made.get(run_id)
+        return why is not None and why.code is Why.NODE_NOT_BEGUN
 
     def open_run(self, run: Repeatable) -> LaterRun | None:
         """Return a later run for the same shard that has not ended."""
@@ -212,6 +240,8 @@ def outcome_of(run: Repeatable, known: Known) -> Outcome:
         return Outcome.RECOVERED
     if run.script_version is not None and run.script_version not in known.versions:
         return Outcome.VERSION_GONE
+    if known.never_began(run.id):
+        return Outcome.REFUSED
     return Outcome.DONE
 
 
@@ -286,38 +316,60 @@ def keep_nodes(
         raise Problem(Code.RERUN_NOTHING_FAILED, id=run.id)
 
 
-def repeat(run: LockedRun, job: Job, *, run_id: int, now_ms: int) -> NewRun:
-    """Return the run that repeats a run as it was, in an origin of its own, with children."""
+def repeat(
+    session: Session,
+    run: LockedRun,
+    known: Known,
+    *,
+    run_id: int,
+    now_ms: int,
+    zone: str,
+    current: bool = False,
+) -> NewRun:
+    """Return the run that repeats a run, in an origin of its own, with children.
+
+    Args:
+        session: reads what a new param is made of.
+        run: the run that is repeated.
+        known: what is known of it.
+        run_id: of the new run.
+        now_ms: when it is due.
+        zone: of jobs that name none.
+        current: whether it has the settings of the job. A run without a param gets them in any
+            case.
+
+    Raises:
+        Problem: the template of the job's param has no value for this run, or it is of a node that
+            could not begin.
+
+    """
+    job = known.jobs[run.job_id]
+    why = known.not_made.get(run.id)
+    if known.never_began(run.id):
+        raise Problem(Code.PARAM_NOT_MADE, why=str(why))
+    if current or why is not None:
+        again = _again(
+            run,
+            job,
+            run_id=run_id,
+            now_ms=now_ms,
+            zone=job.timezone or zone,
+            app=app_names_for(session, [job]).get(job.app_id, ""),
+            calendars=calendars_for_runs(session, [job]),
+        )
+        check_made(again)
+        # A run that was imported has no date, and neither have those that repeat it.
+        return again if why is not None else replace(again, run_date=run.run_date)
     return replace(
         # What it would make of the job is replaced.
         _again(run, job, run_id=run_id, now_ms=now_ms, zone="UTC", app="", calendars=NO_CALENDARS),
+        run_date=run.run_date,
         handler=run.handler or "",
         param=run.param or "",
         fault=None,
         script_version=run.script_version,
         wanted_addresses=run.wanted_addresses,
     )
-
-
-def repeat_current(
-    run: LockedRun,
-    job: Job,
-    *,
-    run_id: int,
-    now_ms: int,
-    zone: str,
-    app: str,
-    calendars: Calendars,
-) -> NewRun:
-    """Return the run that repeats a run with the settings of its job, whose zone and app these are.
-
-    Raises:
-        Problem: the template of the job's param has no value for this run.
-
-    """
-    again = _again(run, job, run_id=run_id, now_ms=now_ms, zone=zone, app=app, calendars=calendars)
-    check_made(again)
-    return again
 
 
 def _again(
@@ -342,7 +394,6 @@ def _again(
     )
     return replace(
         usual,
-        run_date=run.run_date,
         run_id=run_id,
         origin_id=run_id,
         rerun_of=run.id,

@@ -22,7 +22,7 @@ from warren.scheduler.commands.triggers import AS_IT_IS, NOW, Trigger, Triggered
 from warren.scheduler.completion import run_spans
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import cancelled
-from warren.scheduler.jobs.new_run import app_names_for, calendars_for_runs, date_of
+from warren.scheduler.jobs.new_run import calendars_for_runs, date_of
 from warren.scheduler.membership.self_health import cluster_zone, zone_in
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.working_days import UnknownDay
@@ -294,7 +294,8 @@ class RunCommands:
             Problem: there are none, or there is no such run, it or a later one for its due time is
                 open, its job or its version of the script is gone, it is not said whether children
                 that have already run for its due time run again, or the key was used for a
-                different request; or the part of a flow to repeat does not exist.
+                different request; a run has no param and none can be made; or the part of a flow
+                to repeat does not exist.
 
         """
         self._context.actor.demand(Right.OPERATE)
@@ -308,9 +309,18 @@ class RunCommands:
                 return [known]
             if not run_ids:
                 raise Problem(Code.RERUN_NOTHING)
-            runs = self._repeatable(session, run_ids, options)
+            runs, facts = self._repeatable(session, run_ids, options)
+            zone = cluster_zone(session, self._context.timezone)
             planned = [
-                self._repeat(session, run, first + index, now_ms, current=options.current)
+                reruns.repeat(
+                    session,
+                    run,
+                    facts,
+                    run_id=first + index,
+                    now_ms=now_ms,
+                    zone=zone,
+                    current=options.current,
+                )
                 for index, run in enumerate(runs)
             ]
             quiet = set(map(due_time_of, runs)) if options.children is False else ()
@@ -329,26 +339,10 @@ class RunCommands:
         planned = self._context.write(Right.OPERATE, unit)
         return planned, planned[0] == first
 
-    def _repeat(
-        self, session: Session, run: LockedRun, run_id: int, now_ms: int, *, current: bool
-    ) -> NewRun:
-        job = session.get_one(Job, run.job_id)
-        if not current:
-            return reruns.repeat(run, job, run_id=run_id, now_ms=now_ms)
-        return reruns.repeat_current(
-            run,
-            job,
-            run_id=run_id,
-            now_ms=now_ms,
-            zone=self._zone_of(session, job),
-            app=app_names_for(session, [job]).get(job.app_id, ""),
-            calendars=calendars_for_runs(session, [job]),
-        )
-
     def _repeatable(
         self, session: Session, run_ids: Sequence[int], options: RerunOptions
-    ) -> list[LockedRun]:
-        """Lock runs and return those to repeat, the earliest due time first."""
+    ) -> tuple[list[LockedRun], reruns.Known]:
+        """Lock runs and return those to repeat, the earliest due time first, and what is known."""
         rows = {run.id: run for run in reruns.lock(session, run_ids)}
         for run_id in run_ids:
             run = rows.get(run_id)
@@ -361,7 +355,7 @@ class RunCommands:
             reruns.check(run, known, options)
         if options.children is None:
             reruns.check_children(session, runs)
-        return runs
+        return runs, known
 
     def kill(self, run_id: int) -> KillOutcome:
         """Cancel a planned run, or request the kill of one in flight; return which.

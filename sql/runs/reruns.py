@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, and_, or_, select, union_all
 from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
+from warren.sql.explanation import Explanation
 from warren.sql.models import FlowNode, Run, ScriptVersion
 from warren.sql.run_status import LEAVES_FAILED, RunStatus
 
@@ -105,6 +106,18 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]
         if nodes.get(run.after_id) == nodes.get(run.id):
             by_run[run.after_id].append(run)
     return dict(by_run)
+
+
+def not_begun(session: Session, run_ids: Iterable[int]) -> dict[int, Explanation]:
+    """Return why runs failed that were never sent, by run id; other runs are left out."""
+    wanted = select(Run.id, Run.message, Run.message_why).where(
+        Run.status == RunStatus.FAILED, Run.routed_at.is_(None), Run.started_at.is_(None)
+    )
+    return {
+        run_id: Explanation(message or "", why)
+        for chunk in chunks(run_ids)
+        for run_id, message, why in session.execute(wanted.where(Run.id.in_(chunk)))
+    }
 
 
 def nodes_of(session: Session, run_ids: Collection[int]) -> dict[int, NodeKey]:

@@ -1,6 +1,6 @@
 """The date that a run is about: it comes from its due time, and all that follows has it too."""
 
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,13 @@ from tests.support.sql_rows import put
 from warren.scheduler.backfills.draft import BackfillRequest
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.commands import Commands
-from warren.scheduler.commands.reruns import RerunOptions
+from warren.scheduler.commands.reruns import Outcome, RerunOptions
 from warren.scheduler.commands.triggers import Trigger, When
 from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs import rules
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts.idempotency import FormKey
 from warren.sql.listings import run_search
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Job, Run
@@ -272,6 +273,72 @@ def test_a_template_that_raises_fails_due_times_and_refuses_triggers(
     assert {(run.status, (run.message or "")[: len(why)]) for run in cluster.runs()} == {
         (RunStatus.FAILED, why)
     }
+
+
+def without_param(cluster: Cluster, *names: str) -> list[int]:
+    """Return a run of each job that has failed because the template of its param fails."""
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    node = cluster.new_scheduler()
+    for name in names:
+        cluster.apply(spec(name, param_template=TEMPLATE, **BEFORE, **every))
+        put_template(cluster, name, "{{ run_date + job }}")
+    eventually(
+        lambda: (
+            node.planner.run_round(cluster.now_ms())
+            or all(cluster.runs(job_id=job_id(cluster, name)) for name in names)
+        )
+    )
+    return [cluster.runs(job_id=job_id(cluster, name))[0].id for name in names]
+
+
+@on_memory
+def test_a_run_that_had_no_param_runs_again_with_one_or_not_at_all(
+    cluster: Cluster, commands: Commands
+) -> None:
+    [run_id] = without_param(cluster, "bad")
+
+    with pytest.raises(Problem) as refused:
+        commands.runs.rerun([run_id])
+    put_template(cluster, "bad", "{{ run_date }}")
+    [again], _ = commands.runs.rerun([run_id])
+
+    assert refused.value.code is Code.PARAM_NOT_MADE
+    failed, [rerun] = cluster.run(run_id), cluster.runs(kind="RERUN")
+    assert (rerun.id, rerun.run_date, rerun.param) == (again, failed.run_date, str(failed.run_date))
+
+
+@on_memory
+def test_of_many_runs_that_had_no_param_those_run_again_that_can_have_one(
+    cluster: Cluster, commands: Commands
+) -> None:
+    failed = without_param(cluster, "bad", "worse")
+    put_template(cluster, "bad", "{{ run_date }}")
+
+    [part] = commands.bulk_runs.again(failed, FormKey(user_id=1, key="k" * 22))
+
+    assert +part.counts == {Outcome.DONE: 1, Outcome.REFUSED: 1}
+    assert [problem.code for problem in part.problems] == [Code.PARAM_NOT_MADE]
+    [rerun] = cluster.runs(kind="RERUN")
+    assert (rerun.rerun_of, rerun.param) == (failed[0], str(cluster.run(failed[0]).run_date))
+
+
+@on_memory
+def test_a_run_without_a_date_does_not_run_again_for_another_one(
+    cluster: Cluster, commands: Commands
+) -> None:
+    ended = CalendarSpec(name="x", until=today(cluster) - timedelta(days=9))
+    commands.calendars.apply("x", ended.resolved(today(cluster), even_over=True))
+    every = {"schedule_kind": "FIX_RATE", "schedule_value": "1", "enabled": True}
+    cluster.apply(spec("daily", run_date_workdays=-1, run_date_calendar="x", **every))
+    node = cluster.new_scheduler()
+    eventually(lambda: node.planner.run_round(cluster.now_ms()) or cluster.runs())
+    failed = cluster.runs()[0]
+
+    with pytest.raises(Problem) as refused:
+        commands.runs.rerun([failed.id])
+
+    assert (failed.status, failed.run_date) == (RunStatus.FAILED, None)
+    assert (refused.value.code, refused.value.field) == (Code.PARAM_NOT_MADE, "run_date")
 
 
 @on_memory

@@ -28,6 +28,9 @@ from tests.support.sql_rows import put
 from warren.broker.reasons import Why
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
 from warren.scheduler.board.folding import rebuild
+from warren.scheduler.commands.reruns import Outcome
+from warren.scheduler.problems import Code, Problem
+from warren.sql.accounts.idempotency import FormKey
 from warren.sql.instants import HOUR_MS
 from warren.sql.models import Alarm
 
@@ -504,3 +507,19 @@ def test_a_mute_of_a_flow_holds_although_its_alarms_name_the_node(
     wanted = select(Alarm.status).order_by(Alarm.id)
     statuses = cluster.database.read(lambda session: session.execute(wanted).scalars().all())
     assert statuses == ["READY", "DISMISSED"]
+
+
+def test_a_node_that_could_not_begin_does_not_run_again_without_its_param(
+    cluster: Cluster,
+) -> None:
+    run_id = first_then(cluster, load={"param_template": "{{ first.result.rows }}"})
+    end_node(cluster, run_id, "first", result="{}")
+    [failed] = runs_of(cluster, run_id, "load")
+
+    with pytest.raises(Problem) as refused:
+        acting(cluster.database).runs.rerun([failed.id])
+
+    assert refused.value.code is Code.PARAM_NOT_MADE
+    assert str(refused.value) == nodes_of(cluster, run_id)["load"].reason
+    [part] = acting(cluster.database).bulk_runs.again([failed.id], FormKey(user_id=1, key="k" * 22))
+    assert +part.counts == {Outcome.REFUSED: 1}
