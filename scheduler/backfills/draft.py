@@ -177,7 +177,7 @@ def _spans(job: Job, request: BackfillRequest, kept: KeptSchedule, now_ms: int) 
     else:
         if first > last:
             raise Problem(Code.BACKFILL_RANGE, "from", first=first, last=last)
-        if last > (newest := kept.run_date(now_ms)):
+        if last > (newest := kept.newest_date(now_ms)):
             raise Problem(Code.BACKFILL_FUTURE, "to", last=newest, got=last)
         spans = kept.spans_of(first, last)
     cut = [Span(span.after_ms, min(span.until_ms, last_ms)) for span in spans]

@@ -18,7 +18,7 @@ from warren.scheduler.schedules.options import ScheduleOptions
 from warren.scheduler.schedules.reading import calendars_for, load_calendars, read_schedule
 from warren.scheduler.schedules.run_date import RunDateRule, run_date_of, zone_or_utc
 from warren.scheduler.schedules.schedule import Schedule, ScheduleFacts, Ticks
-from warren.scheduler.schedules.working_days import Calendars
+from warren.scheduler.schedules.working_days import Calendars, UnknownDay
 from warren.sql.jobs.due_jobs import JobToPlan
 from warren.sql.models import Backfill, Job
 from warren.sql.models.job_tables import Selection
@@ -152,6 +152,14 @@ class KeptSchedule:
     def run_date(self, tick: int) -> date:
         """Return the date that the run of a due time is about."""
         return run_date_of(tick, self.timezone, self.rule)
+
+    def newest_date(self, now_ms: int) -> date:
+        """Return the run date of a due time now, or the last one that the calendar knows."""
+        try:
+            return self.run_date(now_ms)
+        except UnknownDay:
+            *_, (rule, _, _) = self.rule.terms()
+            return rule.last_known(_local_date(now_ms, self.timezone))
 
     def spans_of(self, first: date, last: date) -> list[Span]:
         """Return the spans whose due times have their run dates from `first` to `last`, in order.

@@ -87,6 +87,14 @@ class RunDateRule:
             return None
         return date.fromordinal(_ORDINALS[begin]), date.fromordinal(_ORDINALS[end])
 
+    def last_known(self, day: date) -> date:
+        """Return the last date to which it moves a day up to this one; its calendar ends before.
+
+        Its calendar has one version, as for `days_before`.
+        """
+        unknown = bisect_left(_ORDINALS, date.max, hi=day.toordinal(), key=self._apply_to_ordinal)
+        return self._apply_to_ordinal(_ORDINALS[unknown - 1])
+
     def _apply_to_ordinal(self, ordinal: int) -> date:
         try:
             return self.apply(date.fromordinal(ordinal), (ordinal - EPOCH_ORDINAL) * DAY_MS)

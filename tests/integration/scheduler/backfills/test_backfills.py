@@ -1,5 +1,6 @@
 """Backfills: which due times run, how many at once, what follows, and what the audit says."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -14,6 +15,7 @@ from warren.broker.messages import Block
 from warren.resources.backfills import MAX_AT_ONCE
 from warren.scheduler.audit.integrity_check import audit
 from warren.scheduler.backfills.draft import BackfillRequest
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.reruns import RerunOptions
 from warren.scheduler.completion.completion import Tally
@@ -533,6 +535,24 @@ def test_what_cannot_be_filled_is_refused_and_nothing_is_stored(
     assert (
         cluster.database.read(lambda session: session.scalar(select(func.count(Backfill.id)))) == 0
     )
+
+
+def test_a_job_is_filled_as_far_as_the_calendar_of_its_run_dates_knows(
+    cluster: Cluster, commands: Commands
+) -> None:
+    ended = today(cluster) - 9 * DAY
+    days = CalendarSpec(name="x", weekend=(), until=ended).resolved(ended)
+    commands.calendars.apply("x", days)
+    job_id = nightly(cluster, run_date_days=0, run_date_workdays=-1, run_date_calendar="x")
+    week = BackfillRequest(from_date=ended - 6 * DAY, to_date=ended)
+
+    made = commands.backfills.make(job_id, week)
+    with pytest.raises(Refused) as refused:
+        commands.backfills.make(job_id, replace(week, to_date=ended + DAY))
+
+    assert made.ticks == 7
+    assert [problem.code for problem in refused.value.problems] == [Code.BACKFILL_FUTURE]
+    assert f"up to {ended}" in str(refused.value)
 
 
 def test_who_may_not_see_the_job_may_not_fill_it(cluster: Cluster, commands: Commands) -> None:
