@@ -153,13 +153,21 @@ class KeptSchedule:
         """Return the date that the run of a due time is about."""
         return run_date_of(tick, self.timezone, self.rule)
 
+    def known_date(self, tick: int) -> date | None:
+        """Return the date that the run of a due time is about; None if the calendar ends before."""
+        try:
+            return self.run_date(tick)
+        except UnknownDay:
+            return None
+
+    def shown_date(self, tick: int) -> date:
+        """Return the date of a due time for display: its own day if the calendar ends before."""
+        return self.known_date(tick) or _local_date(tick, self.timezone)
+
     def newest_date(self, now_ms: int) -> date:
         """Return the run date of a due time now, or the last one that the calendar knows."""
-        try:
-            return self.run_date(now_ms)
-        except UnknownDay:
-            *_, (rule, _, _) = self.rule.terms()
-            return rule.last_known(_local_date(now_ms, self.timezone))
+        *_, (rule, _, _) = self.rule.terms()
+        return self.known_date(now_ms) or rule.last_known(_local_date(now_ms, self.timezone))
 
     def spans_of(self, first: date, last: date) -> list[Span]:
         """Return the spans whose due times have their run dates from `first` to `last`, in order.

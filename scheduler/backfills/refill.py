@@ -216,7 +216,7 @@ class _Work:
         backfill.skipped += len(over) - len(failed) - succeeded
         backfill.moved_at = self.now_ms
         if failed and backfill.stop_on_failure and backfill.state == BackfillState.OPEN:
-            run_date = self.kept.run_date(failed[0]).isoformat()
+            run_date = self.kept.shown_date(failed[0]).isoformat()
             end(backfill, BackfillState.PAUSED, Why.BACKFILL_FAILURE(date=run_date))
             log.warning("backfill_stopped", backfill_id=backfill.id, run_date=run_date)
 
@@ -263,7 +263,7 @@ class _Work:
                     zone=kept.timezone,
                     app=app,
                     calendars=calendars,
-                    run_date=kept.run_date(tick),
+                    run_date=kept.known_date(tick),
                 ),
                 run_id=run_id,
                 origin_id=backfill.id,

@@ -130,7 +130,7 @@ class BackfillCommands:
             ticks = [
                 PreviewedDueTime(
                     scheduled_at=Instant.of(tick),
-                    run_date=wanted.kept.run_date(tick),
+                    run_date=wanted.kept.shown_date(tick),
                     state=states[tick],
                     runs=states[tick] in selected,
                 )

@@ -144,7 +144,7 @@ def filled_ticks(
             BackfillDueTime(
                 number=number,
                 scheduled_at=Instant.of(tick),
-                run_date=kept.run_date(tick),
+                run_date=kept.shown_date(tick),
                 state=state,
                 run_id=_newest(own),
             )

@@ -1,14 +1,18 @@
 """Missed due times that are caught up: recorded as skipped, and run by a backfill."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from sqlalchemy import select, update
 
 from tests.integration.scheduler.family import end
+from tests.support.acting import acting
 from tests.support.cluster import Cluster, OpenNode, on_memory
 from tests.support.sql_rows import put
 from warren.scheduler.audit.integrity_check import audit
+from warren.scheduler.calendars.calendar_spec import CalendarSpec
+from warren.scheduler.views.backfill_view import filled_ticks
 from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.jobs.history import SkipFilter, SkipLine, skip_lines
 from warren.sql.models import Alarm, Backfill, History, Job
@@ -105,6 +109,30 @@ def test_what_is_too_old_is_only_skipped(cluster: Cluster, node: OpenNode) -> No
     [skip] = skips(cluster)
     assert skip.number == 2
     assert cluster.now_ms() - skip.to_at < DAY_MS
+
+
+def test_a_run_that_catches_up_fails_if_its_calendar_does_not_know_its_date(
+    cluster: Cluster, node: OpenNode
+) -> None:
+    ended = datetime.fromtimestamp(cluster.now_ms() / 1_000, UTC).date() - timedelta(days=9)
+    days = CalendarSpec(name="x", weekend=(), until=ended).resolved(ended)
+    acting(cluster.database, cluster.now_ms).calendars.apply("x", days)
+    dated = {"run_date_workdays": -1, "run_date_calendar": "x"}
+    cluster.job("hourly", misfire="CATCH_UP", **dated, **HOURLY)
+    away(cluster, 2)
+
+    node.planner.run_round(cluster.now_ms())
+    for _ in range(3):
+        node.refill.run_round(cluster.now_ms())
+
+    [backfill] = rows(cluster, Backfill)
+    runs = cluster.runs(kind=Kind.BACKFILL)
+    filled = cluster.database.read(lambda session: filled_ticks(session, backfill))
+    assert (backfill.state, backfill.failed) == ("DONE", 2)
+    assert {(run.status, (run.message or "")[:19]) for run in runs} == {
+        (RunStatus.FAILED, "no date for the run")
+    }
+    assert [due.run_id for due in filled] == [run.id for run in runs]
 
 
 #: What docs/business-day.md promises of five due times that were missed, the last half an hour
