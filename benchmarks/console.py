@@ -167,7 +167,9 @@ def main() -> None:
     arguments.add_argument("--jobs", type=int, help="another number of jobs")
     arguments.add_argument("--runs", type=int, help="another number of runs")
     arguments.add_argument("--apps", type=int, help="another number of apps")
-    arguments.add_argument("--pages", default="", help="only pages with this in their name")
+    arguments.add_argument(
+        "--pages", nargs="+", default=[""], metavar="PART", help="only pages with one in their name"
+    )
     databases.add_option(arguments)
     given = arguments.parse_args()
     usual = QUICK if given.quick else FULL
@@ -182,7 +184,7 @@ def main() -> None:
         _measure(own, size, rounds, given.pages)
 
 
-def _measure(own: Servers, size: Size, rounds: int, part: str) -> None:
+def _measure(own: Servers, size: Size, rounds: int, parts: Sequence[str]) -> None:
     if size.runs >= FULL.runs:
         own.measured.take_memory()
     url = own.database.create_database()
@@ -200,7 +202,7 @@ def _measure(own: Servers, size: Size, rounds: int, part: str) -> None:
         for name, pages in (("admin", (*PAGES, *MORE)), ("operator", PAGES)):
             visitor = Visitor(address, name)
             for page in pages:
-                if part in page.name:
+                if any(part in page.name for part in parts):
                     _print(f"{page.name} ({name})", list(_times(visitor, page.path, places)))
     finally:
         console.end()
