@@ -10,6 +10,7 @@ changes that no event reports: lost contact, health issues and absence.
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -370,7 +371,7 @@ class Startup:
         run_states, readiness = self._context.run_states, self._roles.readiness
         now_ms = self._clock.now_ms()
         # A scheduler sends it what has waited once it has admitted it, before the welcome is here.
-        since_ms = now_ms - int(1000 * (self._clock.monotonic() - self._started_at))
+        since_ms = now_ms - math.ceil(1000 * (self._clock.monotonic() - self._started_at))
         try:
             unconfirmed = run_states.begin(self._identity.boot_id, now_ms, since_ms=since_ms)
         except JournalFailed as error:

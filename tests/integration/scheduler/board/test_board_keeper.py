@@ -23,8 +23,7 @@ from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.jobs import history as schedule_history
-from warren.sql.models import Job, JobState, Lease, Quarter, Run, Unfolded
-from warren.sql.registry import apps
+from warren.sql.models import App, Job, JobState, Lease, Quarter, Run, Unfolded
 from warren.sql.run_status import RunStatus
 
 NOW = 1_790_000_000_000 + 60_000
@@ -157,7 +156,7 @@ def test_a_mute_that_another_error_ended_does_not_come_back(database: Database) 
     def is_muted() -> bool:
         return database.read(lambda session: mutes.of_job(session, desk.job_id)) is not None
 
-    database.write(lambda session: apps.ensure(session, "reports"))
+    database.write(lambda session: session.add(App(id=1, name="reports", title="")))
     fold(keeper)
     end(first, "no luck")
     acting(database, lambda: NOW).mutes.mute(desk.job_id, until_ms=NOW + 60_000)
