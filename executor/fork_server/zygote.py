@@ -331,9 +331,7 @@ class ForkServer:
     def _note_left(self, orphans: list[linux.ProcessRow]) -> None:
         """Note which run's orphans are still running: by session, or of the only run that ended."""
         owners = {pending.pid: pending for pending in self._pending_exits if pending.pid}
-        # A spare that no run has taken leaves nothing in a session of its own.
-        ran = [pending for pending in owners.values() if not pending.is_untaken]
-        only = ran[0] if len(ran) == 1 else None
+        only = next(iter(owners.values())) if len(owners) == 1 else None
         for row in orphans:
             owner = owners.get(row.session, only)
             if owner is not None and not row.is_dead and not is_helper(row.pid):

@@ -97,7 +97,7 @@ def count(context):
 @job("detaches")
 def detaches(context):
     work = subprocess.Popen(["sleep", "60"], start_new_session=True)
-    while open(f"/proc/{work.pid}/comm").read() != "sleep\\n":
+    while not open(f"/proc/{work.pid}/cmdline").read().startswith("sleep"):
         pass
     return "on its way"
 
