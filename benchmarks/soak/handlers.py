@@ -39,7 +39,7 @@ def share(context: JobContext) -> None:
     """Hold as much of what is shared as the param says, for some seconds."""
     note(context)
     name, size, weight, seconds = context.param.split()
-    with shares.held(BOOK.parent, name, int(size), int(weight), f"run {context.run_id}"):
+    with shares.held(BOOK.parent, name, int(size), int(weight), context.run_id):
         time.sleep(float(seconds))
 
 

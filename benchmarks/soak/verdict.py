@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from benchmarks.soak.book import Start
 from benchmarks.soak.flows import FlowRun, mistakes
+from benchmarks.soak.shares import Exceeded
 from warren.sql.run_status import FINAL, RunStatus
 
 _NEVER_STARTED = {RunStatus.UNDELIVERED, RunStatus.CANCELLED, RunStatus.REFUSED}
@@ -69,8 +70,9 @@ class Evidence:
 
     `filled` are the due times that backfills had to run once, `exceeded` what jobs that share a
     limit or a backfill told of others. `uncalled` are runs for gateways that called no executor for
-    them. `unshipped` are runs of which a failover lost what the old
-    primary knew: that such a one starts again, or another for its due time, is counted apart.
+    them. `unshipped` are runs of which a failover lost what the old primary knew: that such a one
+    starts again, or another for its due time, or holds a limit that nobody knows of, is counted
+    apart.
     `untold` are such failovers that Warren has not told of.
     """
 
@@ -80,7 +82,7 @@ class Evidence:
     calendars: Sequence[Calendar] = ()
     filled: Sequence[Calendar] = ()
     flows: Sequence[FlowRun] = ()
-    exceeded: Sequence[str] = ()
+    exceeded: Sequence[Exceeded] = ()
     audit_lost: int = 0
     audit_doubled: int = 0
     orphans: Sequence[str] = ()
@@ -105,6 +107,7 @@ class Verdict:
     filled: int
     unshipped: int
     repeated: int
+    overrun: int
     late_p99_ms: float
     rss_growth_percent: float
     wrong: dict[str, list[str]] = field(default_factory=dict)
@@ -127,12 +130,13 @@ class Verdict:
         """Return what failovers lost, if there were any that lose."""
         if not self.unshipped:
             return ""
-        return f" unshipped={self.unshipped} repeated={self.repeated}"
+        return f" unshipped={self.unshipped} repeated={self.repeated} overrun={self.overrun}"
 
 
 def judge(evidence: Evidence) -> Verdict:
     """Return the verdict."""
     rows = {row.run: row for row in evidence.rows}
+    unknown = [one for one in evidence.exceeded if one.holders & set(evidence.unshipped)]
     return Verdict(
         ticks=len({(row.job, row.tick) for row in evidence.rows if row.is_scheduled}),
         runs=len(rows),
@@ -141,6 +145,7 @@ def judge(evidence: Evidence) -> Verdict:
         filled=sum(row.is_backfill for row in evidence.rows),
         unshipped=len(set(evidence.unshipped)),
         repeated=len({one.run for one in evidence.starts} & set(evidence.unshipped)),
+        overrun=len(unknown),
         late_p99_ms=_late_p99_ms(evidence.starts, rows),
         rss_growth_percent=_growth_percent(evidence.memory),
         given_up=_losses(evidence),
@@ -161,7 +166,7 @@ def judge(evidence: Evidence) -> Verdict:
             "started_twice": list(_started_twice(evidence, rows)),
             "stuck": [str(row) for row in evidence.rows if row.status not in FINAL],
             "orphans": list(evidence.orphans),
-            "exceeded": list(evidence.exceeded),
+            "exceeded": [str(one) for one in evidence.exceeded if one not in unknown],
         },
     )
 

@@ -134,7 +134,7 @@ def test_what_a_failover_lost_is_counted_apart_and_only_that() -> None:
     verdict = judge(Evidence(**{**SOUND, "starts": starts, "unshipped": {10, 12, 13}}))
 
     assert verdict.is_clean
-    assert " exceeded=0 unshipped=3 repeated=2 " in str(verdict)
+    assert " exceeded=0 unshipped=3 repeated=2 overrun=0 " in str(verdict)
     assert wrong(starts=starts, unshipped={12}) == {"started_twice": 1}
     assert wrong(starts=starts, unshipped={10}) == {"doubled": 1, "started_twice": 1}
     assert wrong(starts=starts, unshipped={10, 12}, skips=[]) == {"lost": 1}
@@ -241,15 +241,18 @@ def test_due_time_that_a_backfill_left_out_or_ran_twice_is_found() -> None:
 def test_jobs_that_share_more_than_there_is_are_told_and_those_that_died_are_not(
     tmp_path: Path,
 ) -> None:
-    with shares.held(tmp_path, "s", 3, 2, "a"), shares.held(tmp_path, "s", 3, 1, "b"):
+    with shares.held(tmp_path, "s", 3, 2, 31), shares.held(tmp_path, "s", 3, 1, 32):
         assert shares.exceeded(tmp_path) == []
-        with shares.held(tmp_path, "s", 3, 1, "c"):
+        with shares.held(tmp_path, "s", 3, 1, 33):
             pass
-    with shares.held(tmp_path, "s", 3, 3, "d"):
+    with shares.held(tmp_path, "s", 3, 3, 34):
         pass
 
-    assert shares.exceeded(tmp_path) == ["c found 0 of 1 free, of 3 of s"]
-    assert wrong(exceeded=shares.exceeded(tmp_path)) == {"exceeded": 1}
+    [found] = shares.exceeded(tmp_path)
+    assert str(found) == "run 33 found 0 of 1 free, of 3 of s; held by 31, 32"
+    assert wrong(exceeded=[found]) == {"exceeded": 1}
+    assert wrong(exceeded=[found], unshipped={33}) == {"exceeded": 1}
+    assert wrong(exceeded=[found], unshipped={32}) == {}
 
 
 NIGHT = SoakFlow(
