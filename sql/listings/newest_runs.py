@@ -5,7 +5,7 @@ partitions together. The newest run of each partition costs one step in the inde
 few partitions can have the newest runs overall. So 500 apps cost little more than one.
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
@@ -197,6 +197,14 @@ def latest_due(session: Session, wanted: RunSelection) -> int:
     """Return when the newest run is due; 0 if there is none."""
     heads = _heads(session, wanted, app_ids(session, wanted))
     return heads[0].due_at if heads else 0
+
+
+def statuses_by_app(session: Session, wanted: RunSelection) -> dict[int, frozenset[RunStatus]]:
+    """Return which of the statuses the runs of each app have; apps without a run are left out."""
+    found: dict[int, set[RunStatus]] = defaultdict(set)
+    for head in _heads(session, wanted, app_ids(session, wanted)):
+        found[head.app_id].add(RunStatus(head.status))
+    return {app_id: frozenset(statuses) for app_id, statuses in found.items()}
 
 
 def app_ids(session: Session, wanted: RunSelection) -> Collection[int]:

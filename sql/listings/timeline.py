@@ -4,7 +4,7 @@ All queries use an index and have a limit; the results show what was left out.
 """
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from sqlalchemy import Select, func, literal, select, union_all
@@ -81,22 +81,25 @@ def of_jobs(
 
 
 def of_apps(
-    session: Session, app_ids: Iterable[int], *, from_ms: int, until_ms: int, limit: int
+    session: Session, app_ids: Collection[int], *, from_ms: int, until_ms: int, limit: int
 ) -> dict[int, Sample]:
     """Return each app's newest runs that are due in a span, at least `limit` if there are more.
 
     It reads up to `limit` runs of each status.
     """
+    wanted = RunSelection(
+        statuses=frozenset(RunStatus),
+        app_ids=app_ids,
+        since_ms=from_ms,
+        until_ms=until_ms,
+        sizes=ReadSizes(all_rows=limit * len(RunStatus)),
+    )
+    # Most apps have runs of a few statuses only, and each one is a walk of its own.
+    statuses = newest_runs.statuses_by_app(session, wanted)
     walks = {
         app_id: newest_runs.read(
             session,
-            RunSelection(
-                statuses=frozenset(RunStatus),
-                app_ids=[app_id],
-                since_ms=from_ms,
-                until_ms=until_ms,
-                sizes=ReadSizes(all_rows=limit * len(RunStatus)),
-            ),
+            replace(wanted, statuses=statuses.get(app_id, frozenset()), app_ids=[app_id]),
             limit=limit,
         )
         for app_id in app_ids
