@@ -71,6 +71,7 @@ class Why(Sentence):
     STOPPED_BY_SIGNAL = "stopped by %(signal)s"
     COVERED = "replaced by run %(id)s"
     CUT_OFF = "stopped because its executor shut down"
+    NO_REASON = "failed by its handler, which gave no reason"
     CHANNEL_MISUSED = "its process wrote %(data)s to its executor's channel"
     NEEDED_SIGKILL = "%(stop)s; still running %(seconds)s s after SIGTERM, killed with SIGKILL"
     HUNG_AFTER_STOP = "%(stop)s; its handler returned, but its process hung at exit and was killed"

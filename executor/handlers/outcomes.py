@@ -2,6 +2,7 @@
 
 import numbers
 import traceback
+from collections.abc import AsyncGenerator, Coroutine, Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,7 @@ def _describe(error: BaseException) -> HandlerOutcome:
         words = _safe_text(error)
         return HandlerOutcome(
             Outcome.FAILED,
-            cut(words),
+            cut(words) if words.strip() else Why.NO_REASON(),
             words,
             may_retry=not isinstance(error, JobFailed) or error.retry,
             retry_seconds=error.seconds if isinstance(error, RetryLater) else None,
@@ -96,12 +97,21 @@ def describe_hook(what: str, error: BaseException, when: str = "") -> str:
 
 
 def headline(error: BaseException) -> str:
-    """Return a one-line description of an exception, such as `ValueError: text`."""
+    """Return a line for an exception, such as `ValueError: text`; a group's ends with its first."""
+    lines = [_headline(error)]
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+        lines.append(_headline(error))
+    return ": ".join(lines)
+
+
+def _headline(error: BaseException) -> str:
     kind = type(error)
     name = kind.__qualname__
     if kind.__module__ not in ("builtins", "__main__"):
         name = f"{kind.__module__}.{name}"
-    text = _safe_text(error) or ("out of memory" if isinstance(error, MemoryError) else "")
+    text = _safe_text(error).strip()
+    text = text or ("out of memory" if isinstance(error, MemoryError) else "")
     return f"{name}: {text}" if text else name
 
 
@@ -119,7 +129,8 @@ def clean(text: str) -> str:
 def _exit(code: object) -> HandlerOutcome:
     if code is None or code == 0:
         return HandlerOutcome(Outcome.SUCCEEDED, "")
-    words = f"sys.exit({code})" if isinstance(code, int) else _safe_text(code)
+    words = "" if isinstance(code, int) else _safe_text(code)
+    words = words if words.strip() else f"sys.exit({code!r})"
     return HandlerOutcome(Outcome.FAILED, cut(words), words)
 
 
@@ -150,11 +161,15 @@ def message_and_result(value: object) -> tuple[Words, str]:
     message says so, unless the message is cut too.
 
     Raises:
+        JobFailed: the value is code that has not run.
         NoText: the value cannot be turned into text.
 
     """
     if value is None:
         return "", ""
+    if isinstance(value, Coroutine | Generator | AsyncGenerator):
+        kind = type(value).__name__.replace("_", " ")
+        raise JobFailed(f"the {kind} that its handler returned has not run", retry=False)
     message, result = text_of(value), _as_json(value)
     if len(result) <= RESULT_LIMIT:
         return message, result

@@ -1,6 +1,7 @@
 """The text of an error as lists show it: one line without secrets, the same for the same error.
 
-Numbers, ids and addresses in memory differ from run to run, so errors are compared without them.
+Numbers, ids and addresses in memory differ from run to run, so errors are compared without them,
+except for exit codes.
 What tells errors apart often stands at the end, so a long text loses its middle.
 """
 
@@ -38,7 +39,8 @@ _SECRETS = (
 )
 _VARYING = re.compile(
     r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
-    r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b|[0-9]+",
+    r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b"
+    r"|(?<![0-9])(?<!exit code )(?<!sys\.exit\()[0-9]+",
     re.IGNORECASE,
 )
 

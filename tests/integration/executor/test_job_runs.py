@@ -49,6 +49,15 @@ async def asynchronous(context):
     await asyncio.sleep(0.001)
     return "awaited " + context.param
 
+async def _numbers():
+    yield 1
+
+@job("unrun")
+async def unrun(context):
+    return {"coroutine": asynchronous(context), "generator": (x for x in []), "async": _numbers()}[
+        context.param
+    ]
+
 @job("async.boom")
 async def async_boom(context):
     await asyncio.sleep(0)
@@ -352,6 +361,9 @@ def test_run_succeeds(harness: SlotHarness, handler: str, param: str, message: s
         ("signal", "1", "SIGHUP (signal 1)"),
         ("signal", "64", "SIGRTMAX (signal 64)"),
         ("signal", "15", "stopped by SIGTERM"),
+        ("unrun", "coroutine", "the coroutine that its handler returned has not run"),
+        ("unrun", "generator", "the generator that its handler returned has not run"),
+        ("unrun", "async", "the async generator that its handler returned has not run"),
         ("exec", "exit 0", "ended with exit code 0 without a result"),
         ("exec", "exit 7", "ended with exit code 7 without a result"),
         ("close.all", "", "ended with exit code 0 without a result"),

@@ -65,10 +65,20 @@ def test_text_of_a_subclass_becomes_plain_text(text: str) -> None:
         (MemoryError(), "MemoryError: out of memory"),
         (asyncio.CancelledError(), "asyncio.exceptions.CancelledError"),
         (Mute(), f"{__name__}.Mute: <no text: its str() fails>"),
+        (ValueError("\n\ntext"), "ValueError: text"),
     ],
 )
 def test_headline_is_what_python_prints_last(error: BaseException, line: str) -> None:
     assert headline(error) == line
+
+
+def test_headline_of_a_group_ends_with_its_first_exception() -> None:
+    inner = ExceptionGroup("inner", [OSError("refused"), KeyError()])
+
+    assert headline(ExceptionGroup("outer", [inner])) == (
+        "ExceptionGroup: outer (1 sub-exception): ExceptionGroup: inner (2 sub-exceptions): "
+        "OSError: refused"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,6 +90,8 @@ def test_headline_is_what_python_prints_last(error: BaseException, line: str) ->
         (SystemExit(0), Outcome.SUCCEEDED, ""),
         (SystemExit(2), Outcome.FAILED, "sys.exit(2)"),
         (SystemExit("words"), Outcome.FAILED, "words"),
+        (SystemExit(""), Outcome.FAILED, "sys.exit('')"),
+        (JobFailed(" \n"), Outcome.FAILED, "failed by its handler, which gave no reason"),
         (SystemExit(Wordless()), Outcome.FAILED, "<no text: its str() fails>"),
     ],
 )

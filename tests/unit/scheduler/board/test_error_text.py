@@ -16,6 +16,15 @@ def test_the_same_error_has_one_key_whatever_its_numbers() -> None:
     assert one.text == "RuntimeError: page 31 of 0x7f2a"
 
 
+@pytest.mark.parametrize(
+    "text", ["exit code {}", "ended with exit code {} without", "sys.exit({})"]
+)
+def test_exit_codes_tell_errors_apart(text: str) -> None:
+    codes = (1, 11, 127, 128)
+
+    assert len({error_of(text.format(code), "FAILED").key for code in codes}) == len(codes)
+
+
 def test_long_errors_that_differ_at_their_ends_are_two() -> None:
     padding = "x" * 2 * ERROR_LIMIT
     refused = error_of(f"{SERVER}{padding} Connection refused", "FAILED")
