@@ -59,6 +59,7 @@ from warren.executor.fork_server.termination import (
 from warren.executor.handlers.context import (
     CallFailed,
     JobContext,
+    JobFailed,
     JobStopped,
     OnCall,
     Verdict,
@@ -578,7 +579,7 @@ class RunLoop:
     def _call(self, context: JobContext) -> tuple[Words, str]:
         if not self._is_initialised:
             if self._handler.init is not None:
-                self._complete(self._handler.init())
+                self._initialise(self._handler.init)
             self._is_initialised = True
             self._resident_threads = self._count_threads()
             if self._event_loop is not None:
@@ -588,6 +589,13 @@ class RunLoop:
             return message_and_result(self._complete(handler.function(context)))
         params = handler.params.decode(context.param)
         return message_and_result(self._complete(handler.function(context, params)))
+
+    def _initialise(self, init: Callable[[], Any]) -> None:
+        try:
+            self._complete(init())
+        except SystemExit as error:
+            # Its status 0 would pass for the success of a run whose handler was never called.
+            raise JobFailed(f"its init called sys.exit({error.code!r})") from None
 
     def _explain(self, error: BaseException, verdicts: Sequence[Verdict]) -> HandlerOutcome:
         # A process whose `init` failed must not take another run.

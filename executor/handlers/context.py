@@ -49,7 +49,7 @@ class RetryLater(Exception):
 
     def __init__(self, delay: float | str, message: str = "") -> None:
         self.seconds = wait_seconds(delay, "delay")
-        super().__init__(message or f"to be tried again in {self.seconds:g} s")
+        super().__init__(message or f"asked to be tried again in {self.seconds:g} s")
 
 
 def _ignore(_done: float, _total: float | None, _text: str) -> None:

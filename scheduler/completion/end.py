@@ -21,13 +21,14 @@ from sqlalchemy.orm import Session
 from warren.broker.messages import (
     MESSAGE_LIMIT,
     RESULT_LIMIT,
+    Block,
     Finished,
     NotStarted,
     Outcome,
     cut_message,
     run_identity,
 )
-from warren.broker.reasons import Why, Words
+from warren.broker.reasons import Reason, Why, Words
 from warren.broker.stored_reasons import from_json
 from warren.scheduler.flows.graph import NodeRetry
 from warren.scheduler.jobs.stop_reasons import is_by_person
@@ -38,9 +39,9 @@ from warren.sql.instants import DAY_MS, HOUR_MS
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.models.job_tables import Backoff, DeliveryGuarantee
 from warren.sql.run_status import ENTERED_FROM, FINAL, FINE, NEVER_STARTED, RunStatus
-from warren.sql.runs import transitions
+from warren.sql.runs import queries, transitions
 from warren.sql.runs.planned_runs import NewRun
-from warren.sql.runs.run_rows import LockedRun, PlannedRun
+from warren.sql.runs.run_rows import LockedRun, PlannedRun, RoutedRun
 from warren.sql.runs.ticks import Tick
 from warren.sql.runs.transitions import FinalState, SentTo, Success
 
@@ -123,6 +124,20 @@ def tick_end(tick: Tick, runs: Sequence[Attempt]) -> TickEnd | None:
 def _is_head(first: Attempt) -> bool:
     """Whether the first remaining run of a tick was its first run ever."""
     return first.attempt == 0 and (first.shard_index == 0 or first.id == first.origin_id)
+
+
+def why_killed(
+    session: Session, run: RoutedRun | LockedRun, job: JobToRun | None, *, now_ms: int
+) -> Reason:
+    """Return why a run in flight is to be killed: newer runs of its job replace it, or a request.
+
+    `job` is a flow, or its scope is the cluster: executors themselves say so of others.
+    """
+    if job is not None and job.block == Block.COVER_EARLY:
+        newer = queries.due_after(session, run, now_ms=now_ms)
+        if len(newer) >= max(1, job.concurrency):
+            return Why.COVERED(id=newer[-1])
+    return Why.KILL_REQUESTED()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

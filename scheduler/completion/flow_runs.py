@@ -20,7 +20,7 @@ from warren.broker.reasons import Why, Words
 from warren.broker.stored_reasons import from_json
 from warren.scheduler.alarms.events import MESSAGE_LENGTH, NO_TARGETS, AlarmTargets, Failure
 from warren.scheduler.alarms.targets import alarms_to, job_targets
-from warren.scheduler.completion.end import End, Won
+from warren.scheduler.completion.end import End, Won, why_killed
 from warren.scheduler.completion.flow_judgement import JudgedFlow, NodeEnd, NodePlanner, node_ends
 from warren.scheduler.flows.graph import Graph, NodeRetry, stored_graph
 from warren.scheduler.flows.judge import FlowPart, Outcome, repeated
@@ -423,7 +423,8 @@ class FlowRuns:
             job = job_rows.for_runs(session, [run.job_id]).get(run.job_id)
             if job is not None and is_deadline(run, job.timeout):
                 return _end(run, RunStatus.TIMED_OUT, Why.TIMED_OUT(seconds=job.timeout), now_ms)
-            return _end(run, RunStatus.KILLED, Why.KILL_REQUESTED(), now_ms)
+            why = why_killed(session, run, job, now_ms=now_ms)
+            return _end(run, RunStatus.KILLED, why, now_ms)
         if end.outcome is Outcome.FAILED:
             why = Why.FLOW_FAILED(nodes=", ".join(end.failed[:20]))
             return _end(run, RunStatus.FAILED, why, now_ms)

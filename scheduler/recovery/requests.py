@@ -1,29 +1,31 @@
 """Sends requests to kill runs and to drain executors until they are carried out."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import structlog
+from sqlalchemy.orm import Session
 
 from warren.broker.messages import Boot, Drain, Kill
-from warren.broker.reasons import Why
+from warren.broker.reasons import Reason
 from warren.broker.stored_reasons import to_json
-from warren.scheduler.completion.end import identity_of
+from warren.scheduler.completion.end import identity_of, why_killed
 from warren.scheduler.membership.roster import Roster
 from warren.scheduler.node_context import AddressedCommand, CommandSender, NodeContext
+from warren.sql.jobs import job_rows
+from warren.sql.models.job_tables import Scope
 from warren.sql.registry import presence
 from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RoutedRun
 
 #: Time between two looks.
 POLL_SECONDS = 0.5
-_WHY = Why.KILL_REQUESTED()
 
 log = structlog.get_logger()
 
 
 class Killer:
-    """Sends `Kill` for runs in flight that users asked to kill."""
+    """Sends `Kill` for runs in flight that users asked to kill, or that newer ones replace."""
 
     def __init__(self, context: NodeContext, commands: CommandSender, roster: Roster) -> None:
         self._context = context
@@ -45,14 +47,17 @@ class Killer:
         }
         # The run of a flow has no executor; the keeper of flows stops it.
         due = [row for row in rows if row.id not in self._sent_at and row.address]
-        orders = [order for row in due if (order := self._order(row))]
+        whys = (
+            self._context.database.read(lambda session: _whys(session, due, now_ms)) if due else {}
+        )
+        orders = [order for row in due if (order := self._order(row, whys[row.id]))]
         if orders and self._commands.is_ready:
             self._commands.send(orders)
             self._sent_at.update((row.id, now) for row in due)
             log.info("kills_sent", run_ids=[row.id for row in due][:20])
         return POLL_SECONDS
 
-    def _order(self, row: RoutedRun) -> AddressedCommand | None:
+    def _order(self, row: RoutedRun, why: Reason) -> AddressedCommand | None:
         app = self._context.app_names.name_of(row.app_id)
         if app is None:
             return None
@@ -61,9 +66,15 @@ class Killer:
         return AddressedCommand(
             boot=Boot(app, row.address, boot_id),
             message=Kill(
-                run_id=row.id, reason=str(_WHY), why=to_json(_WHY), identity=identity_of(row)
+                run_id=row.id, reason=str(why), why=to_json(why), identity=identity_of(row)
             ),
         )
+
+
+def _whys(session: Session, runs: Sequence[RoutedRun], now_ms: int) -> dict[int, Reason]:
+    found = job_rows.for_runs(session, {run.job_id for run in runs})
+    jobs = {job.id: job for job in found.values() if job.scope == Scope.CLUSTER}
+    return {run.id: why_killed(session, run, jobs.get(run.job_id), now_ms=now_ms) for run in runs}
 
 
 #: Pause between two orders to one boot; a repeated order changes nothing.

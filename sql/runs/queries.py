@@ -15,8 +15,8 @@ from warren.sql.instants import AHEAD_MS, DAY_MS
 from warren.sql.models import App, Job, Run
 from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import fetch, query
-from warren.sql.run_status import IN_FLIGHT, RunStatus
-from warren.sql.runs.run_rows import EndedRun, RoutedRun, TracedRun
+from warren.sql.run_status import IN_FLIGHT, OPEN, RunStatus
+from warren.sql.runs.run_rows import EndedRun, LockedRun, RoutedRun, TracedRun
 from warren.sql.runs.transitions import SentTo
 
 #: Kill requests older than this are ignored; their runs ended otherwise.
@@ -148,6 +148,24 @@ def kill_requested(session: Session, *, now_ms: int) -> list[RoutedRun]:
 def is_kill_requested(now_ms: int) -> tuple[ColumnElement[bool], ...]:
     """Return the conditions on runs in flight with a kill request of the last day."""
     return Run.kill_requested_at >= now_ms - KILL_MS, Run.status.in_(IN_FLIGHT)
+
+
+def due_after(session: Session, run: RoutedRun | LockedRun, *, now_ms: int) -> list[int]:
+    """Return the open runs of a run's job that are newer and due, the oldest first."""
+    newer = session.execute(
+        select(Run.scheduled_at, Run.id).where(
+            Run.job_id == run.job_id,
+            Run.scheduled_at >= run.scheduled_at,
+            Run.status.in_(OPEN),
+            Run.due_at <= now_ms,
+        )
+    )
+    ages = sorted((scheduled_at, run_id) for scheduled_at, run_id in newer)
+    return [
+        run_id
+        for scheduled_at, run_id in ages
+        if (scheduled_at, run_id) > (run.scheduled_at, run.id)
+    ]
 
 
 def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:

@@ -125,6 +125,10 @@ def bad_begin():
 def bad_init(context):
     return "never"
 
+@job("exits.in.init", init=lambda: sys.exit(0))
+def exits_in_init(context):
+    return "never"
+
 def bad_finish():
     raise ValueError("at the end")
 
@@ -348,6 +352,12 @@ def test_async_init_is_awaited(harness: SlotHarness) -> None:
     harness.run("hooked.async")
 
     assert harness.note("async").splitlines() == ["init", "run"]
+
+
+def test_run_whose_init_exits_has_failed_whatever_its_status(harness: SlotHarness) -> None:
+    ending = harness.run("exits.in.init")
+
+    assert (ending.outcome, ending.message) == (Outcome.FAILED, "its init called sys.exit(0)")
 
 
 def test_failed_init_fails_the_run_and_is_tried_again_in_a_new_process(

@@ -257,6 +257,27 @@ def test_the_order_is_repeated_until_the_run_is_over_and_then_no_more(cluster: C
 
 
 @on_memory
+def test_a_run_that_a_newer_one_replaces_in_the_cluster_is_killed_in_its_name(
+    cluster: Cluster, desk: FakeExecutor
+) -> None:
+    cluster.job("work", scope="cluster", block="COVER_EARLY", concurrency=2)
+    runs = [cluster.trigger("work") for _ in range(2)]
+    desk.take(2)
+    for run_id in runs:
+        cluster.wait_status(run_id, RunStatus.SENT)
+
+    newest = cluster.trigger("work")
+
+    replaced = desk.expect(Kill)
+    assert (replaced.run_id, replaced.reason) == (runs[0], f"replaced by run {newest}")
+    cluster.commands().kill(runs[1])
+    eventually(lambda: {kill.run_id for kill in desk.of(Kill)} == set(runs))
+    assert {kill.reason for kill in desk.of(Kill) if kill.run_id == runs[1]} == {
+        "killed by request"
+    }
+
+
+@on_memory
 def test_a_run_to_be_killed_whose_executor_is_dead_ends_all_the_same(
     cluster: Cluster, desk: FakeExecutor
 ) -> None:

@@ -242,6 +242,7 @@ def test_a_flow_that_covers_kills_the_earlier_run(
     dispatch()
     keep()
     assert cluster.run(first).status == "KILLED"
+    assert cluster.run(first).message == f"replaced by run {second}"
     assert cluster.run(second).status == "PLANNED"
 
 

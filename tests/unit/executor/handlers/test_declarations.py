@@ -111,7 +111,7 @@ def test_a_wait_that_is_no_duration_is_refused(delay: Any) -> None:
     [
         (JobFailed("no rows"), True, None, "no rows"),
         (JobFailed("no rows", retry=False), False, None, "no rows"),
-        (RetryLater("5m"), True, 300, "to be tried again in 300 s"),
+        (RetryLater("5m"), True, 300, "asked to be tried again in 300 s"),
         (RetryLater("5m", "the feed is late"), True, 300, "the feed is late"),
         (KeyError("k"), False, None, "KeyError: 'k'"),
         (IndexError("i"), False, None, "IndexError: i"),
