@@ -6,6 +6,7 @@ clients and the help of the command line come of it.
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -51,6 +52,10 @@ Id = Annotated[int, msgspec.Meta(ge=1, lt=LARGEST_ID)]
 KEY_HEADER = {
     "Idempotency-Key": "1 to 128 visible characters; a key triggers only one run within a day."
 }
+
+#: A key as that header takes it.
+IS_KEY = re.compile(r"[\x21-\x7e]{1,128}").fullmatch
+KEY_RULE = "1 to 128 visible ASCII characters"
 
 
 class Scope(StrEnum):

@@ -25,7 +25,7 @@ from warren.admin_web.api.endpoint import Call, Reply
 from warren.admin_web.api.problem_answers import at_parameter
 from warren.admin_web.run_logs import LogPart, LogReader, ReadStatus, Source
 from warren.admin_web.services import ApiServices
-from warren.resources.operation import JSON, TEXT
+from warren.resources.operation import IS_KEY, JSON, KEY_RULE, TEXT
 from warren.resources.runs import LONGEST_SECONDS, LogAnswer, LogQuery, RunWithTick, TickEnd
 from warren.scheduler.completion.end import Attempt, tick_end
 from warren.scheduler.views.limit_view import in_words, waits_for
@@ -162,9 +162,6 @@ def tick_answer(of: DetailedRun, runs: Sequence[Attempt]) -> TickEnd:
     )
 
 
-_KEY = re.compile(r"[\x21-\x7e]{1,128}")
-
-
 class HeldRuns:
     """Reads runs that a token may see."""
 
@@ -258,9 +255,8 @@ def idempotent(asked: list[Any], call: Call) -> IdempotentRequest | None:
     key = request.headers.get("Idempotency-Key")
     if key is None:
         return None
-    if not _KEY.fullmatch(key):
-        words = "expected 1 to 128 visible ASCII characters"
-        raise at_parameter("Idempotency-Key", words)
+    if not IS_KEY(key):
+        raise at_parameter("Idempotency-Key", f"expected {KEY_RULE}")
     body = msgspec.json.encode([request.path, *asked])
     return IdempotentRequest(
         user_id=call.user_id, key=key, body_hash=hashlib.sha256(body).hexdigest()

@@ -5,6 +5,7 @@ ApiError if the API refuses it or does not answer. A backfill is given like a ru
 """
 
 import re
+import string
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,7 +39,7 @@ from warren.resources import reports as report_operations
 from warren.resources import runs as run_operations
 from warren.resources.job_files import Applied, JobFileText, ValuesGiven
 from warren.resources.jobs import Job
-from warren.resources.operation import KEY_HEADER, Operation
+from warren.resources.operation import IS_KEY, KEY_HEADER, KEY_RULE, Operation
 from warren.resources.runs import MAX_TRIGGERS, EndedRun, LogAnswer, Node, Run, RunId, RunWithTick
 
 P = ParamSpec("P")
@@ -98,7 +99,10 @@ def call_of(operation: Operation[P, T]) -> Callable[P, Exchange[T]]:
         if has_key_header:
             is_sent = "key" in known
             own = None if is_sent else asked.pop("key", None)
-            headers = {name: own or str(uuid.uuid4()) for name in KEY_HEADER}
+            sent = str(own or uuid.uuid4())
+            if not IS_KEY(sent):
+                raise ValueError(f"expected key to be {KEY_RULE}, got: {own!r}")
+            headers = dict.fromkeys(KEY_HEADER, sent)
         fields = {} if fields_of is None else written(fields_of, asked)
         query = {} if endpoint.body else _query(fields)
         if operation.item is not None:
@@ -541,7 +545,9 @@ def _named(given: Iterable[GivenFile]) -> Iterator[JobFileText]:
 
 def read(path: str) -> Exchange[Any]:
     """Return the answer to a GET of any path below the base, such as `/ledger/APP/JOB`."""
-    return value_of((yield Request(method="GET", path=path)), object)
+    # What the path has quoted already stays.
+    sent = quote(path, safe=string.punctuation)
+    return value_of((yield Request(method="GET", path=sent)), object)
 
 
 class FollowedLog:

@@ -74,7 +74,7 @@ class ApiAddress:
     @cached_property
     def tls(self) -> ssl.SSLContext | None:
         """How to encrypt; None if the URL is http."""
-        return ssl.create_default_context() if self.url.startswith("https:") else None
+        return ssl.create_default_context() if urlsplit(self.url).scheme == "https" else None
 
     def target(self, request: Request) -> str:
         """Return the path of a request as it is sent."""

@@ -208,7 +208,7 @@ def check_console_url(url: str) -> str:
         raise ValueError("this is not one")
     if not re.fullmatch(r"[\w./~-]*", parts.path, re.ASCII):
         raise ValueError("its path has other characters than letters, digits and . _ ~ -")
-    return url.rstrip("/")
+    return parts.geturl().rstrip("/")  # its scheme is in lower case now
 
 
 _VISIBLE = re.compile(r"[\x21-\x7e]{1,255}")

@@ -389,6 +389,49 @@ def test_a_token_goes_nowhere_else(token: str) -> None:
     assert len(seen) == 1
 
 
+def test_a_token_is_encrypted_however_the_scheme_is_spelled(token: str) -> None:
+    received = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+
+        def receive() -> None:
+            with listener.accept()[0] as connection:
+                received.append(connection.recv(3))
+
+        receiving = threading.Thread(target=receive)
+        receiving.start()
+        with pytest.raises(ApiError, match="no answer"):
+            Client(f"HTTPS://127.0.0.1:{port}", token, retry_for=0).read("/jobs")
+        receiving.join()
+
+    assert received == [b"\x16\x03\x01"]  # the first bytes of TLS
+
+
+def test_a_read_path_may_have_any_characters(client: Client, url: str, token: str) -> None:
+    async def read(path: str) -> Any:
+        async with AsyncClient(url, token) as other:
+            return await other.read(path)
+
+    for path in ("/jobs?q=nightly&limit=1", "/jobs?q=night%6Cy"):
+        assert [job["name"] for job in client.read(path)["items"]] == ["nightly"]
+    for path in ("/jobs?q=日报", "/jobs?q=a b"):
+        assert client.read(path)["items"] == asyncio.run(read(path))["items"] == []
+
+
+@pytest.mark.parametrize("key", ["订单-42", "order 42", "order\n42"])
+def test_a_key_that_no_request_can_carry_is_refused_at_once(
+    rows: Rows, client: Client, url: str, token: str, key: str
+) -> None:
+    wrong = "expected key to be 1 to 128 visible ASCII characters, got: "
+
+    with pytest.raises(ValueError, match=wrong):
+        client.trigger("reports/nightly", key=key)
+    with pytest.raises(ValueError, match=wrong):
+        asyncio.run(AsyncClient(url, token).trigger("reports/nightly", key=key))
+
+    assert count(rows) == 0
+
+
 def test_a_run_is_waited_for_and_its_failure_raised(rows: Rows, client: Client) -> None:
     ended: list[Any] = []
 

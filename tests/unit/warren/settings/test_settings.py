@@ -7,6 +7,7 @@ import pytest
 
 from tests.support.processes import SESSION_MARK
 from warren.errors import CommandError, SettingsError
+from warren.settings.setting_rules import check_console_url
 from warren.settings.settings import (
     Reader,
     Settings,
@@ -525,6 +526,7 @@ class TestServices:
         (text(), " x", " x"),
         (text(some_text), "x", "x"),
         (one_of(("a", "b")), "b", "b"),
+        (text(check_console_url), "HTTPS://Warren.example/x/", "https://Warren.example/x"),
     ],
 )
 def test_value_is_read_as_it_is_meant(read: Reader, value: Any, meant: Any) -> None:
