@@ -203,6 +203,7 @@ class Code(Sentence):
     TAG_TWICE = "duplicate tag %(got)r"
     CHILD_TWICE = "duplicate child %(got)r"
     UNKNOWN_CHILD = "unknown child %(got)r"
+    UNKNOWN_CHILD_NEAR = "unknown child %(got)r, did you mean %(near)r?"
     UNKNOWN_APP = "unknown app %(got)r"
     UNKNOWN_APP_NEAR = "unknown app %(got)r, did you mean %(near)r?"
     DECLARED_IN_FILE = (
@@ -267,6 +268,9 @@ class Code(Sentence):
     FLOW_LIMITS = "a flow cannot have limits; its nodes use those of their jobs"
     FLOW_SCOPE = "the block policy of a flow applies to the whole cluster anyway; leave out scope"
     FLOW_JOB_UNKNOWN = "node %(node)s of job %(job)s: unknown job %(got)r"
+    FLOW_JOB_UNKNOWN_NEAR = (
+        "node %(node)s of job %(job)s: unknown job %(got)r, did you mean %(near)r?"
+    )
     FLOW_IN_FLOW = "node %(node)s of job %(job)s: expected a job with a handler, got flow %(got)r"
     FLOW_IS_NODE = "job %(job)s cannot become a flow: it is a node of %(flows)s"
     STILL_A_NODE = (
@@ -347,6 +351,9 @@ class Code(Sentence):
     NO_SCHEDULE = "cannot start job %(job)s: it has no schedule"
     NEVER_FIRES = "cannot start job %(job)s: %(why)s"
     CHILDREN_UNKNOWN = "cannot save job %(job)s: unknown child %(children)s"
+    CHILDREN_UNKNOWN_NEAR = (
+        "cannot save job %(job)s: unknown child %(children)s, did you mean %(near)r?"
+    )
     CHILDREN_TOO_MANY = "cannot save job %(job)s: expected up to %(most)s children, got: %(got)s"
     CIRCLE = "cannot save job %(job)s: its children form a cycle: %(path)s"
     HIDDEN_CIRCLE = "cannot save job %(job)s: its children form a cycle"

@@ -359,11 +359,12 @@ class JobCommands:
                 problems.append(unknown_app(spec.app, own_apps))
         else:
             children = dependencies.find(session, app_id, spec.children, own_apps)
-            problems += [
-                Problem(Code.UNKNOWN_CHILD, "children", got=child[:100])
-                for child, child_id in zip(spec.children, children, strict=True)
-                if child_id is None
-            ]
+            jobs = KnownJobs(session)
+            for child, child_id in zip(spec.children, children, strict=True):
+                if child_id is None:
+                    near = jobs.nearest(child, (spec.app, spec.name), own_apps)
+                    code = Code.UNKNOWN_CHILD_NEAR if near else Code.UNKNOWN_CHILD
+                    problems.append(Problem(code, "children", got=child[:100], near=near))
         if problems:
             raise refusal(problems)
 

@@ -50,7 +50,7 @@ from warren.scheduler.jobs.rules import check_new_app_name
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits import KnownLimits, LimitSpec, limits_of
-from warren.scheduler.problems import Code, Problem, Refused
+from warren.scheduler.problems import Code, Problem, Refused, refusal
 from warren.scheduler.schedules.working_days import day_of
 from warren.sql.instants import moment
 from warren.sql.jobs import due_jobs, job_file_rows, job_links, job_rows
@@ -146,8 +146,8 @@ class JobFileCommands:
                 Right.OPERATE, lambda session: self._apply(session, file, preview)
             )
             return _with_causes(done, wanted, specs)
-        except Problem as problem:
-            raise _placed(problem, specs) from problem
+        except Refused as refused:
+            raise refusal([_placed(problem, specs) for problem in refused.problems]) from refused
 
     def _startable(self, session: Session, specs: Sequence[JobSpec]) -> Sequence[JobSpec]:
         """Return the jobs; those whose calendars have ended are neither started nor stopped.

@@ -11,9 +11,11 @@ from functools import cached_property
 
 from sqlalchemy.orm import Session
 
+from warren.resources.spelling import nearest
+from warren.scheduler.app_names import COMPARED
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs.rules import CHILDREN
-from warren.scheduler.problems import Code, Problem
+from warren.scheduler.problems import Code, Problem, Refused, refusal
 from warren.sql.jobs import job_links, job_names
 from warren.sql.registry import apps
 
@@ -65,6 +67,7 @@ class KnownJobs:
         self._new_jobs = new_jobs or {}
         self._new_ids = {name: job_id for job_id, name in self._new_jobs.items()}
         self._planned: dict[int, tuple[int, ...]] = {}
+        self._compared = 0
 
     def plan(self, links: Iterable[Link]) -> None:
         """From now on, behave as if jobs had these children."""
@@ -88,6 +91,20 @@ class KnownJobs:
             stored = job_names.ids_in_app(self._session, app_ids[app], wanted)
             known |= {(app, name): job_id for name, job_id in stored.items()}
         return known
+
+    def nearest(self, said: str, of: Name, app_ids: Mapping[str, int]) -> str:
+        """Return the job in these apps that a job probably meant; empty if none has such a name.
+
+        Only so many names are compared, however many are unknown.
+        """
+        if self._compared > COMPARED:
+            return ""
+        stored_in = [app_id for app_id in app_ids.values() if app_id > 0]
+        stored = job_names.some(self._session, stored_in, limit=COMPARED)
+        names = {*stored, *(new for new in self._new_ids if new[0] in app_ids)} - {of}
+        self._compared += len(names)
+        said_as = "/".join if "/" in said else lambda name: _name_from(of[0], name)
+        return nearest(said, map(said_as, sorted(names)))
 
     def names(self, job_ids: Iterable[int]) -> dict[int, Name]:
         """Return app and name of the jobs that exist, by id."""
@@ -137,14 +154,27 @@ def link(
     `app_ids` are the apps that the caller may see, None = all; children in other apps are kept.
 
     Raises:
-        Problem: a child is unknown, or there are too many; its facts name `app` and `job`.
+        Refused: children or nodes are unknown, or there are too many; the facts of each problem
+            name `app` and `job`.
 
     """
     visible = known.app_ids(app_ids)
     wanted = [_places(family, family.children) for family in families]
     own_apps = {family.app: family.app_id for family in families}
     ids = known.ids((place for places in wanted for place in places), visible | own_apps)
-    nodes = flow_nodes(known, families, visible, own_apps)
+    problems = [
+        _unknown_child(known, family, child, visible | own_apps)
+        for family, places in zip(families, wanted, strict=True)
+        for child, place in zip(family.children, places, strict=True)
+        if place not in ids or ("/" in child and place[0] not in visible)
+    ]
+    nodes: dict[int, frozenset[int]] = {}
+    try:
+        nodes = flow_nodes(known, families, visible, own_apps)
+    except Refused as refused:
+        problems += refused.problems
+    if problems:
+        raise refusal(problems)
     stored = known.children(family.job_id for family in families)
     names = known.names(child for children in stored.values() for child in children)
     names |= {job_id: name for name, job_id in ids.items()}
@@ -152,8 +182,7 @@ def link(
     for family, places in zip(families, wanted, strict=True):
         before = stored.get(family.job_id, ())
         hidden = _hidden(before, names, visible) if app_ids is not None else []
-        child_ids = _child_ids(family, places, ids, visible)
-        after = tuple(dict.fromkeys([*child_ids, *hidden]))
+        after = tuple(dict.fromkeys([*(ids[place] for place in places), *hidden]))
         words = None if before == after else _words(family, before, after, hidden, names)
         links.append(Link(family.job_id, before, after, words, nodes.get(family.job_id)))
     return links
@@ -168,7 +197,7 @@ def flow_nodes(
     """Return the jobs that are the nodes of the flows, by flow, where that changes.
 
     Raises:
-        Problem: a node's job is unknown or itself a flow, or a flow is a node of another one.
+        Refused: jobs of nodes are unknown or themselves flows, or a flow is a node of another one.
 
     """
     flows = [family for family in families if family.flow is not None]
@@ -188,6 +217,7 @@ def flow_nodes(
     }
     ids = known.ids(places.values(), {**known.app_ids(), **own_apps})
     of_flows = known.flows(ids.values()) | {family.job_id for family in flows}
+    problems = []
     for family in flows:
         before = stored.get(family.job_id, set())
         nodes = family.flow.nodes.values() if family.flow is not None else ()
@@ -198,12 +228,17 @@ def flow_nodes(
             facts = {"node": node.name, "got": node.job[:100], "app": family.app}
             field = f"flow/{node.name}/job"
             if not job_id or is_hidden:
-                raise Problem(Code.FLOW_JOB_UNKNOWN, field, job=family.name, **facts)
-            if job_id in of_flows:
-                raise Problem(Code.FLOW_IN_FLOW, field, job=family.name, **facts)
-        after = frozenset(ids[places[family.app, node.job]] for node in nodes)
+                own = family.app, family.name
+                near = known.nearest(node.job, own, {**visible, **own_apps})
+                code = Code.FLOW_JOB_UNKNOWN_NEAR if near else Code.FLOW_JOB_UNKNOWN
+                problems.append(Problem(code, field, job=family.name, near=near, **facts))
+            elif job_id in of_flows:
+                problems.append(Problem(Code.FLOW_IN_FLOW, field, job=family.name, **facts))
+        after = frozenset(ids.get(places[family.app, node.job], 0) for node in nodes)
         if after != before:
             changed[family.job_id] = after
+    if problems:
+        raise refusal(problems)
     if users := known.flows_with([family.job_id for family in flows]):
         job_id, user_ids = next(iter(users.items()))
         names = known.names({job_id, *user_ids})
@@ -292,22 +327,12 @@ def _places(family: Family, jobs: Iterable[str]) -> list[Name]:
     return [(app if slash else family.app, name) for app, slash, name in parts]
 
 
-def _child_ids(
-    family: Family,
-    places: Sequence[Name],
-    ids: Mapping[Name, int],
-    visible: Collection[str],
-) -> list[int]:
-    """Return the ids of a family's children, of its own app or of visible ones."""
-    unknown = [
-        child
-        for child, (app, name) in zip(family.children, places, strict=True)
-        if (app, name) not in ids or ("/" in child and app not in visible)
-    ]
-    if unknown:
-        listed = ", ".join(repr(child[:100]) for child in unknown)
-        raise _problem(family, Code.CHILDREN_UNKNOWN, children=listed)
-    return [ids[place] for place in places]
+def _unknown_child(
+    known: KnownJobs, family: Family, child: str, app_ids: Mapping[str, int]
+) -> Problem:
+    near = known.nearest(child, (family.app, family.name), app_ids)
+    code = Code.CHILDREN_UNKNOWN_NEAR if near else Code.CHILDREN_UNKNOWN
+    return _problem(family, code, children=repr(child[:100]), near=near)
 
 
 def _hidden(

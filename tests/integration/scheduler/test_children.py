@@ -21,8 +21,10 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.invariants import assert_sound
 from tests.support.sql_rows import put, side_by_side
+from warren.scheduler.flows.graph import parse
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.node import SchedulerNode
+from warren.scheduler.problems import Refused
 from warren.sql.jobs import job_links
 from warren.sql.listings import job_search
 from warren.sql.listings.job_search import JobFilter
@@ -298,10 +300,41 @@ def test_an_unknown_child_is_refused_by_name_and_nothing_is_changed(
 ) -> None:
     apply(commands, spec("elsewhere", app="other"))
 
-    with pytest.raises(ValueError, match="cannot save job p: unknown child 'elsewhere', 'no/x'"):
-        apply(commands, spec("p", "elsewhere", "no/x"))
+    with pytest.raises(Refused) as refused:
+        apply(commands, spec("p", "elsewhere", "no/x"), spec("q", "zz"))
 
+    assert [(problem.field, str(problem)) for problem in refused.value.problems] == [
+        (
+            "jobs/0/children",
+            "cannot save job p: unknown child 'elsewhere', did you mean 'other/elsewhere'?",
+        ),
+        ("jobs/0/children", "cannot save job p: unknown child 'no/x'"),
+        ("jobs/1/children", "cannot save job q: unknown child 'zz'"),
+    ]
     assert [job.name for job in cluster.jobs()] == ["elsewhere"]
+
+
+@on_memory
+def test_misspelt_children_and_nodes_are_all_told_with_the_jobs_that_were_meant(
+    cluster: Cluster, commands: NamedCommands
+) -> None:
+    apply(commands, spec("extract"), spec("load", app="other"))
+    flow = parse({"e": {"job": "extrct"}, "l": {"job": "other/laod", "after": ["e"]}})
+
+    with pytest.raises(Refused) as refused:
+        apply(
+            commands,
+            spec("exract", "extracts", "newst"),
+            spec("newest"),
+            spec("all", handler="", flow=flow),
+        )
+
+    assert [str(problem).partition("unknown ")[2] for problem in refused.value.problems] == [
+        "child 'extracts', did you mean 'extract'?",
+        "child 'newst', did you mean 'newest'?",
+        "job 'extrct', did you mean 'extract'?",
+        "job 'other/laod', did you mean 'other/load'?",
+    ]
 
 
 @on_memory

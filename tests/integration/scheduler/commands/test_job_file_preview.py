@@ -161,7 +161,7 @@ def test_a_dry_run_only_reads(cluster: Cluster) -> None:
 
 REFUSED: dict[str, tuple[list[JobSpec], Code]] = {
     "an unknown child": ([spec("new", children=("nobody",))], Code.CHILDREN_UNKNOWN),
-    "a child in an unknown app": ([spec("new", children=("no/same",))], Code.CHILDREN_UNKNOWN),
+    "a child in an unknown app": ([spec("new", children=("no/same",))], Code.CHILDREN_UNKNOWN_NEAR),
     "too many children": (
         [
             spec("new", children=tuple(f"c{n}" for n in range(1_001))),
