@@ -216,19 +216,19 @@ class ListFiles:
             page = app_listing.listing(session, app_ids, after=place or "", limit=limit)
             rows = [
                 {
-                    "id": row.app.id,
-                    "name": row.app.name,
-                    "title": row.app.title,
-                    "jobs": row.jobs,
-                    "addresses": apps.split(row.app.address_list),
-                    "route": row.app.route or "",
-                    "alarm_emails": apps.split(row.app.alarm_email),
-                    "alarm_style": row.app.alarm_style or "",
-                    "webhook_when": row.app.webhook_when or "",
+                    "id": app.id,
+                    "name": app.name,
+                    "title": app.title,
+                    "jobs": jobs,
+                    "addresses": apps.split(app.address_list),
+                    "route": app.route or "",
+                    "alarm_emails": apps.split(app.alarm_email),
+                    "alarm_style": app.alarm_style or "",
+                    "webhook_when": app.webhook_when or "",
                 }
-                for row in page
+                for app, jobs in page
             ]
-            return rows, page[-1].app.name if len(page) == limit else None
+            return rows, page[-1][0].name if len(page) == limit else None
 
         return answer("apps", _APP, self._pages(read))
 

@@ -40,7 +40,6 @@ from warren.scheduler.jobs.spec import AppSpec
 from warren.scheduler.problems import Code, Problem, found
 from warren.scheduler.routing.routes import Route
 from warren.sql.listings import app_listing, dashboard
-from warren.sql.listings.app_listing import ListedApp
 from warren.sql.models import App
 from warren.sql.registry import apps, pauses
 from warren.sql.registry.pauses import ShownPause
@@ -262,7 +261,7 @@ class AppPages:
             "pages/apps.html",
             rows=rows[:LINES],
             executors=executors,
-            next=rows[LINES - 1].app.name if len(rows) > LINES else None,
+            next=rows[LINES - 1][0].name if len(rows) > LINES else None,
             split=apps.split,
             paused=paused,
         )
@@ -344,7 +343,7 @@ class AppPages:
 
     def _read(
         self, session: Session
-    ) -> tuple[list[ListedApp], dict[str, AppExecutors], dict[int, ShownPause]]:
+    ) -> tuple[list[tuple[App, int]], dict[str, AppExecutors], dict[int, ShownPause]]:
         app_ids, now_ms = visitor().app_ids, self._services.now_ms()
         after = request.args.get("after", "")[:64]
         rows = app_listing.listing(session, app_ids, after=after, limit=LINES + 1)

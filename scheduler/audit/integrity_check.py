@@ -194,7 +194,7 @@ def audit(
 def _audit(
     session: Session, bounds: tuple[int, int], timezone: str, job_id: int | None
 ) -> AuditReport:
-    known = {row.id: row for row in tick_rows.jobs(session)}
+    known = tick_rows.jobs(session)
     tallies = Tallies({one_id: row.name for one_id, row in known.items()}, job_id)
     downtimes = _downtimes(session)
     for one_id, made in groupby(history.changes(session), lambda change: change.job_id):
@@ -207,9 +207,7 @@ def _audit(
         calendars = calendars_for(session, changes)
         for span in _spans(changes, end_ms, bounds, timezone, missed, calendars=calendars):
             _compare(session, span, job)
-    ranges = (
-        [JobRange(job_id, job_id)] if job_id is not None else list(tick_rows.job_ranges(session))
-    )
+    ranges = [(job_id, job_id)] if job_id is not None else list(tick_rows.job_ranges(session))
     for jobs in ranges:
         for doubled_id, tick in tick_rows.doubled(
             session, jobs, after_ms=bounds[0], until_ms=bounds[1]
@@ -243,7 +241,7 @@ def audit_job(
     range and the first of the next is not checked, nor whether a fixed delay waits forever, nor
     whether the backfills of its runs exist.
     """
-    known = tick_rows.jobs(session, job_id)
+    known = tick_rows.jobs_by_ids(session, [job_id])
     if not known:
         return None
     tallies = Tallies({job_id: known[0].name}, job_id)
@@ -255,7 +253,7 @@ def audit_job(
     calendars = calendars_for(session, changes)
     for span in _spans(changes, end_ms, bounds, timezone, missed, calendars=calendars):
         _compare(session, span, job)
-    alone = JobRange(job_id, job_id)
+    alone = (job_id, job_id)
     for _, tick in tick_rows.doubled(session, alone, after_ms=bounds[0], until_ms=bounds[1]):
         job.add_doubled(tick)
     audit_shards(session, tallies, bounds, alone)

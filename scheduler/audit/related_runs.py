@@ -25,10 +25,10 @@ not exist, and a due time that two backfills ran as missing.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from sqlalchemy.orm import Session
 
@@ -47,6 +47,7 @@ from warren.scheduler.membership.uptime import due_times
 from warren.scheduler.problems import Refused
 from warren.scheduler.schedules.misfire import SKIPPING
 from warren.sql.batch import chunks
+from warren.sql.instants import epoch_ms
 from warren.sql.jobs import due_jobs, job_links, script_versions
 from warren.sql.models import Backfill, History
 from warren.sql.models.job_tables import LATE_LIMIT_SECONDS, Selection
@@ -55,7 +56,7 @@ from warren.sql.run_status import FINAL, FINE, RunStatus
 from warren.sql.runs import backfills, flow_nodes, tick_rows, ticks
 from warren.sql.runs.flow_nodes import KEPT, NodeState
 from warren.sql.runs.run_rows import RunFacts, TickRun
-from warren.sql.runs.tick_rows import DelayedTick, JobRange, TickRow
+from warren.sql.runs.tick_rows import AuditedJob, JobRange, TickRow
 from warren.sql.runs.ticks import Tick, tick_of
 
 
@@ -76,7 +77,7 @@ class LateStartRule:
         """Return the rule for a policy; a policy that makes up for missed runs forbids nothing."""
         return LateStartRule(downtimes if policy in SKIPPING else (), changes)
 
-    def forbids(self, row: TickRow | DelayedTick) -> bool:
+    def forbids(self, row: TickRow) -> bool:
         """Whether the run started late although it should have been skipped."""
         if row.late_due_at is None:
             return False
@@ -144,8 +145,9 @@ def audit_shards(
 
 def audit_children(session: Session, tallies: Tallies, bounds: tuple[int, int]) -> None:
     """Find successful ticks that lack a child's run, and children's runs of other ticks."""
-    for parent in tick_rows.parents(session):
-        existing = filter(tallies.exists, parent.children)
+    children_of = job_links.children(session, job_links.with_children(session))
+    for parent in tick_rows.jobs_by_ids(session, children_of):
+        existing = filter(tallies.exists, children_of[parent.id])
         for child_ids in chunks(existing, CHILDREN_LIMIT):
             children = [child for child in map(tallies.of, child_ids) if child is not None]
             _audit_parent(session, parent, children, bounds)
@@ -153,19 +155,21 @@ def audit_children(session: Session, tallies: Tallies, bounds: tuple[int, int]) 
 
 def _audit_parent(
     session: Session,
-    parent: tick_rows.Parent,
+    parent: AuditedJob,
     children: Sequence[JobTally],
     bounds: tuple[int, int],
 ) -> None:
-    if not children:
+    # It has had these children since its last change at the latest.
+    if not children or parent.update_time is None:
         return
+    since_ms = epoch_ms(parent.update_time) + MAX_TRANSACTION_MS
     # One transaction writes the parent's end and the child's run. So whichever of the two an
     # earlier read has shown, a later read must show the other.
     links = [
         _Link(parent.name, child, tick_rows.child_origins(session, child.job_id, bounds))
         for child in children
     ]
-    first_runs = _first_runs(session, parent, bounds)
+    first_runs = _first_runs(session, parent.id, bounds, since_ms)
     for link in links:
         _audit_link(session, link, first_runs, bounds)
 
@@ -186,10 +190,11 @@ def _audit_link(
             child.add_lost(required[heads], Why.PARENT_SUCCEEDED(path=link.parent))
 
 
-def _first_runs(session: Session, parent: tick_rows.Parent, bounds: tuple[int, int]) -> _FirstRuns:
+def _first_runs(
+    session: Session, parent_id: int, bounds: tuple[int, int], since_ms: int
+) -> _FirstRuns:
     first_runs = _FirstRuns({}, {})
-    since_ms = parent.since_ms + MAX_TRANSACTION_MS
-    rows = tick_rows.attempts(session, parent.id, after_ms=bounds[0], until_ms=bounds[1])
+    rows = tick_rows.attempts(session, parent_id, after_ms=bounds[0], until_ms=bounds[1])
     for scheduled_at, runs_of_time in groupby(rows, lambda run: run.scheduled_at):
         runs = list(runs_of_time)
         repeats = [run for run in runs if run.rerun_of is not None]
@@ -259,9 +264,12 @@ def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
     ticks = tick_rows.delayed_ticks(session, job.job_id, **bounds)
     # A tick that was planned and then skipped has a cancelled row and a skip.
     skipped = set(skips)
-    rows = [
-        row for row in ticks if row.status != RunStatus.CANCELLED or row.scheduled_at not in skipped
+    ended = [
+        (row, ended_at)
+        for row, ended_at in ticks
+        if row.status != RunStatus.CANCELLED or row.scheduled_at not in skipped
     ]
+    rows = [row for row, _ in ended]
     _count(job, rows, skips)
     for row in rows:
         if span.late_starts.forbids(row):
@@ -274,7 +282,8 @@ def audit_delays(session: Session, span: DelaySpan, job: JobTally) -> None:
             job.purged += 1
         else:
             job.add_lost(tick)
-    _check_distances(span, job, rows, skips)
+    decided = [(row.scheduled_at, ended_at) for row, ended_at in ended]
+    _check_distances(span, job, [*((tick, 0) for tick in skips), *decided])
 
 
 def audit_waiting(session: Session, tallies: Tallies) -> None:
@@ -291,7 +300,7 @@ def audit_waiting(session: Session, tallies: Tallies) -> None:
             job.add_lost(before[job_id], Why.NOTHING_SETS_NEXT())
 
 
-def _count(job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]) -> None:
+def _count(job: JobTally, rows: Sequence[TickRow], skips: Sequence[int]) -> None:
     cancelled = sum(row.status == RunStatus.CANCELLED for row in rows)
     job.due += len(rows) + len(skips)
     job.cancelled += cancelled
@@ -309,19 +318,15 @@ def _expected(span: DelaySpan) -> set[int]:
 
 
 def _check_distances(
-    span: DelaySpan, job: JobTally, rows: Sequence[DelayedTick], skips: Sequence[int]
+    span: DelaySpan, job: JobTally, decided: Iterable[tuple[int, int | None]]
 ) -> None:
-    decided = [(row.scheduled_at, row.open_runs, row.finished_at or 0) for row in rows]
-    decided += [(tick, 0, 0) for tick in skips]
-    last: tuple[int, int, int] | None = None
-    for tick, open_runs, finished_at in sorted(decided):
-        if last is not None:
-            last_tick, last_open, last_finished_at = last
-            if tick - last_tick < span.delay_ms:
-                job.add_doubled(tick, Why.TOO_NEAR())
-            elif last_open or last_finished_at > tick:
-                job.add_doubled(tick, Why.TICK_BEFORE_OPEN())
-        last = (tick, open_runs, finished_at)
+    """Find ticks too soon after the one before; each comes with its end, None while it is open."""
+    in_order = sorted(decided, key=lambda each: each[0])
+    for (last_tick, last_end), (tick, _) in pairwise(in_order):
+        if tick - last_tick < span.delay_ms:
+            job.add_doubled(tick, Why.TOO_NEAR())
+        elif last_end is None or last_end > tick:
+            job.add_doubled(tick, Why.TICK_BEFORE_OPEN())
 
 
 #: Runs of flows that are read together.

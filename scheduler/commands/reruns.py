@@ -31,7 +31,7 @@ from warren.sql.models import Job
 from warren.sql.run_status import FAILURES, OPEN, Kind, RunStatus
 from warren.sql.runs import flow_nodes, reruns, transitions
 from warren.sql.runs.planned_runs import NewRun
-from warren.sql.runs.reruns import DueTime, LaterRun, NodeKey, due_time_of
+from warren.sql.runs.reruns import DueTime, NodeKey, due_time_of
 from warren.sql.runs.run_rows import LockedRun
 
 
@@ -156,7 +156,7 @@ class Known:
     `not_made` are those whose param or date could not be made, with the reason.
     """
 
-    later: Mapping[int, Sequence[LaterRun]]
+    later: Mapping[int, dict[int, RunStatus]]
     jobs: Mapping[int, Job]
     versions: Collection[int]
     not_made: Mapping[int, Reason]
@@ -181,20 +181,18 @@ class Known:
 
     def newest_status(self, run: Repeatable) -> RunStatus:
         """Return the status of the newest run for a run's shard and due time."""
-        later = self.later.get(run.id)
-        return later[-1].status if later else RunStatus(run.status)
+        later = self.later.get(run.id, {})
+        return next(reversed(later.values()), RunStatus(run.status))
 
     def never_began(self, run_id: int) -> bool:
         """Whether a run is of a node that could not begin: only its flow can repeat it."""
         why = self.not_made.get(run_id)
         return why is not None and why.code is Why.NODE_NOT_BEGUN
 
-    def open_run(self, run: Repeatable) -> LaterRun | None:
-        """Return a later run for the same shard that has not ended."""
-        return next(
-            (later_run for later_run in self.later.get(run.id, ()) if later_run.status in OPEN),
-            None,
-        )
+    def open_run(self, run: Repeatable) -> tuple[int, RunStatus] | None:
+        """Return a later run for the same shard that has not ended, with its status."""
+        later = self.later.get(run.id, {})
+        return next(((run_id, status) for run_id, status in later.items() if status in OPEN), None)
 
 
 def newest_chosen(session: Session, runs: Collection[R]) -> dict[Shard, R]:
@@ -254,8 +252,9 @@ def check(run: Repeatable, known: Known, options: RerunOptions) -> None:
     """
     if run.status in OPEN:
         raise Problem(Code.RERUN_OPEN, id=run.id, status=run.status)
-    if (other := known.open_run(run)) is not None:
-        raise Problem(Code.RERUN_UNDERWAY, id=run.id, other=other.id, status=other.status.value)
+    if (underway := known.open_run(run)) is not None:
+        other, status = underway
+        raise Problem(Code.RERUN_UNDERWAY, id=run.id, other=other, status=status.value)
     if run.job_id not in known.jobs:
         raise Problem(Code.RERUN_JOB_GONE, id=run.id)
     is_kept = run.script_version is None or run.script_version in known.versions
@@ -285,7 +284,7 @@ def lock(session: Session, run_ids: Sequence[int]) -> list[LockedRun]:
     runs = transitions.lock(session, run_ids)
     job_rows.lock_rows(session, {run.job_id for run in runs})
     later = reruns.later(session, [run.id for run in runs])
-    transitions.lock(session, {run.id for later_runs in later.values() for run in later_runs})
+    transitions.lock(session, set().union(*later.values()))
     return runs
 
 

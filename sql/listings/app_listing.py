@@ -2,7 +2,6 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from sqlalchemy import delete, exists, func, select
 from sqlalchemy.orm import Session
@@ -13,16 +12,7 @@ from warren.sql.models import App, AppDay, Job, Registration, Run
 from warren.sql.models.job_tables import DEFAULT_ROUTE
 from warren.sql.registry import pauses
 from warren.sql.registry.presence import EXECUTOR
-from warren.sql.rows import fetch, query
 from warren.sql.run_status import OPEN
-
-
-class ListedApp(NamedTuple):
-    """An app and the number of its jobs."""
-
-    app: App
-    jobs: int
-
 
 #: The route of a job's runs: the job's own, else its app's, else the default.
 EFFECTIVE_ROUTE = func.coalesce(func.nullif(Job.route, ""), App.route, DEFAULT_ROUTE)
@@ -39,18 +29,16 @@ class Usage:
 
 def listing(
     session: Session, app_ids: Collection[int] | None, *, after: str = "", limit: int
-) -> list[ListedApp]:
-    """Return apps sorted by name, after the name `after`; `app_ids` None = all."""
+) -> list[tuple[App, int]]:
+    """Return apps and the numbers of their jobs, sorted by name, after the name `after`.
+
+    `app_ids` None = all.
+    """
     jobs = select(func.count()).where(Job.app_id == App.id).correlate(App).scalar_subquery()
-    statement = (
-        query(ListedApp, App, app=App, jobs=jobs)
-        .where(App.name > after)
-        .order_by(App.name)
-        .limit(limit)
-    )
+    statement = select(App, jobs).where(App.name > after).order_by(App.name).limit(limit)
     if app_ids is not None:
         statement = statement.where(App.id.in_(app_ids))
-    return fetch(session, ListedApp, statement)
+    return [(app, number) for app, number in session.execute(statement)]
 
 
 def with_started_jobs(session: Session, app_ids: Collection[int] | None) -> set[str]:

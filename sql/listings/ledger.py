@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TypeAlias
 
 from sqlalchemy import and_, bindparam, func, or_, select
 from sqlalchemy.orm import Session, aliased
@@ -92,11 +92,8 @@ def jobs(session: Session, wanted: LedgerFilter) -> list[NamedJob]:
     return fetch(session, NamedJob, statement)
 
 
-class SkippedFor(NamedTuple):
-    """How many due times were skipped for one reason, and the latest ones, as (first, last)."""
-
-    number: int
-    latest: tuple[tuple[int, int], ...]
+#: How many due times were skipped for one reason, and the latest ones, as (first, last).
+SkippedFor: TypeAlias = tuple[int, list[tuple[int, int]]]
 
 
 def skip_reasons(
@@ -128,6 +125,4 @@ def skip_reasons(
         .limit(MAX_NAMED_SKIPS)
     ):
         latest[reason].append((first, last))
-    return {
-        reason: SkippedFor(count, tuple(latest[reason.text])) for reason, count in counts.items()
-    }
+    return {reason: (number, latest[reason.text]) for reason, number in counts.items()}

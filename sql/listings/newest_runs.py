@@ -108,10 +108,8 @@ class RunSelection:
     sizes: ReadSizes = ReadSizes()
 
 
-class _NewestRun(NamedTuple):
-    due_at: int
-    status: str
-    app_id: int
+#: The status and the app of a partition.
+_Partition: TypeAlias = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +158,8 @@ def stream(session: Session, wanted: RunSelection) -> Iterator[FoundRun]:
             heappush(heap, (-run.due_at, -run.id, next(number), run, runs))
 
     while heads or heap:
-        if heads and (not heap or heads[0].due_at >= -heap[0][0]):
-            begun = [heads.popleft()[1:] for _ in range(min(sizes.stream_partitions, len(heads)))]
+        if heads and (not heap or heads[0][0] >= -heap[0][0]):
+            begun = [heads.popleft()[1] for _ in range(min(sizes.stream_partitions, len(heads)))]
             for part, rows in _first_rows(session, wanted, begun, sizes.stream_rows).items():
                 add(_read_on(session, wanted, part, rows))
         else:
@@ -181,7 +179,7 @@ def unordered(session: Session, wanted: RunSelection) -> Query:
 
 
 def _read_on(
-    session: Session, wanted: RunSelection, part: tuple[str, int], rows: list[FoundRun]
+    session: Session, wanted: RunSelection, part: _Partition, rows: list[FoundRun]
 ) -> Iterator[FoundRun]:
     limit = wanted.sizes.stream_rows
     while True:
@@ -196,7 +194,7 @@ def _read_on(
 def latest_due(session: Session, wanted: RunSelection) -> int:
     """Return when the newest run is due; 0 if there is none."""
     heads = _heads(session, wanted, app_ids(session, wanted))
-    return heads[0].due_at if heads else 0
+    return heads[0][0] if heads else 0
 
 
 def statuses_by_app(session: Session, wanted: RunSelection) -> dict[int, frozenset[RunStatus]]:
@@ -221,32 +219,35 @@ def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
         return _one_by_one(session, wanted, parts, limit)
     heads = _heads(session, wanted, apps)
     if len(heads) <= limit_one_by_one:
-        return _one_by_one(session, wanted, [head[1:] for head in heads], limit)
+        return _one_by_one(session, wanted, [part for _, part in heads], limit)
     # As many partitions as are read have a run at least as new, so no older run is needed.
-    oldest = heads[limit_one_by_one - 1].due_at
-    newer = [head[1:] for head in heads if head.due_at > oldest]
-    tied = [head for head in heads if head.due_at == oldest]
+    oldest = heads[limit_one_by_one - 1][0]
+    newer = [part for due_at, part in heads if due_at > oldest]
+    tied = [part for due_at, part in heads if due_at == oldest]
     return [
         *_one_by_one(session, wanted, newer, limit),
-        _of_one_instant(session, wanted, tied, limit),
+        _of_one_instant(session, wanted, oldest, tied, limit),
     ]
 
 
-def _heads(session: Session, wanted: RunSelection, apps: Iterable[int]) -> list[_NewestRun]:
-    """Return the newest run of each partition that has any, newest first."""
+def _heads(
+    session: Session, wanted: RunSelection, apps: Iterable[int]
+) -> list[tuple[int, _Partition]]:
+    """Return when the newest run of each partition that has any is due, the newest first."""
     statement = (
-        use_index(query(_NewestRun, Run, due_at=func.max(Run.due_at)), Run, BY_STATUS)
+        use_index(select(func.max(Run.due_at), Run.status, Run.app_id), Run, BY_STATUS)
         .where(Run.status.in_(wanted.statuses), Run.app_id.in_(apps), *_times(wanted))
         .group_by(Run.status, Run.app_id)
     )
     if wanted.before is not None:
         due_at, run_id = wanted.before
         statement = statement.where(Run.due_at <= (due_at if run_id > 0 else due_at - 1))
-    return sorted(fetch(session, _NewestRun, statement), reverse=True)
+    rows = session.execute(statement)
+    return sorted(((due_at, (status, app_id)) for due_at, status, app_id in rows), reverse=True)
 
 
 def _one_by_one(
-    session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], limit: int
+    session: Session, wanted: RunSelection, parts: Sequence[_Partition], limit: int
 ) -> list[_Slice]:
     """Return the newest runs of each of a few partitions."""
     if not parts:
@@ -258,10 +259,10 @@ def _one_by_one(
 
 
 def _first_rows(
-    session: Session, wanted: RunSelection, parts: Sequence[tuple[str, int]], limit: int
-) -> dict[tuple[str, int], list[FoundRun]]:
+    session: Session, wanted: RunSelection, parts: Sequence[_Partition], limit: int
+) -> dict[_Partition, list[FoundRun]]:
     reads = [_part(wanted, status, app_id).limit(limit) for status, app_id in parts]
-    by_part: dict[tuple[str, int], list[FoundRun]] = {part: [] for part in parts}
+    by_part: dict[_Partition, list[FoundRun]] = {part: [] for part in parts}
     for run in fetch(session, wanted.row, union_all(*(select(read.subquery()) for read in reads))):  # type: ignore[arg-type]
         by_part[run.status, run.app_id].append(run)
     return by_part
@@ -276,15 +277,14 @@ def _part(wanted: RunSelection, status: str, app_id: int) -> Query:
 
 
 def _of_one_instant(
-    session: Session, wanted: RunSelection, tied: Sequence[_NewestRun], limit: int
+    session: Session, wanted: RunSelection, due_at: int, tied: Sequence[_Partition], limit: int
 ) -> _Slice:
     """Return the runs of many partitions that are due at the same instant, their newest one."""
-    due_at = tied[0].due_at
     statement = (
         use_index(query(wanted.row, Run), Run, BY_STATUS)
         .where(
-            Run.status.in_({head.status for head in tied}),
-            Run.app_id.in_({head.app_id for head in tied}),
+            Run.status.in_({status for status, _ in tied}),
+            Run.app_id.in_({app_id for _, app_id in tied}),
             Run.due_at == due_at,
             *_behind(wanted),
         )

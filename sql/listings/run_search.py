@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from itertools import islice
 from operator import eq, ge, lt
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from sqlalchemy import ColumnElement, and_, case, func, or_, select, true, union_all
 from sqlalchemy.orm import Session
@@ -173,16 +173,6 @@ class RunSearch:
     looked_at: int = MAX_EXAMINED
 
 
-class DatedRun(NamedTuple):
-    """The columns of a run that a search for messages alone needs."""
-
-    id: int
-    due_at: int
-
-
-ListedRun: TypeAlias = FoundRun | DatedRun
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPage:
     """A page of runs; `older` is where the next page begins, None if there is none.
@@ -213,7 +203,7 @@ class RunCount:
 
 def page(session: Session, wanted: RunSearch) -> RunPage:
     """Return a page of runs, newest first; with a position of another order, the first page."""
-    chosen: list[tuple[Place, ListedRun]] = []
+    chosen: list[tuple[Place, FoundRun]] = []
     rest, looked_at = wanted, 0
     for _ in range(MAX_WALKS):
         walk = _walk(session, rest)
@@ -290,7 +280,7 @@ def selection(wanted: RunSearch) -> RunSelection:
         app_ids=wanted.app_ids,
         since_ms=wanted.since_ms,
         until_ms=wanted.until_ms,
-        row=ScannedRun if _is_wide(wanted) else IndexedRun,
+        row=_row_of(wanted),
         sizes=ReadSizes(all_rows=wanted.looked_at),
     )
 
@@ -298,6 +288,10 @@ def selection(wanted: RunSearch) -> RunSelection:
 def has_rest(wanted: RunSearch) -> bool:
     """Whether the search has criteria that are in no index."""
     return wanted.unresolved or wanted.text is not None or _is_wide(wanted)
+
+
+def _row_of(wanted: RunSearch) -> type[FoundRun]:
+    return ScannedRun if _is_wide(wanted) else IndexedRun
 
 
 def _is_wide(wanted: RunSearch) -> bool:
@@ -329,7 +323,7 @@ def _walk(session: Session, wanted: RunSearch) -> Walk[Any]:
     return _along_time(session, wanted, before, limit)
 
 
-def _batches(session: Session, wanted: RunSearch, rows: int) -> Iterator[Sequence[ListedRun]]:
+def _batches(session: Session, wanted: RunSearch, rows: int) -> Iterator[Sequence[FoundRun]]:
     """Yield batches of up to `rows` runs along an index, newest first."""
     if is_along_partitions(wanted):
         runs = newest_runs.stream(session, selection(wanted))
@@ -357,7 +351,7 @@ def _candidates(session: Session, wanted: RunSearch) -> Query:
     return _times_of(wanted, ScannedRun)
 
 
-def _fitting(session: Session, runs: Sequence[ListedRun], wanted: RunSearch) -> list[int]:
+def _fitting(session: Session, runs: Sequence[FoundRun], wanted: RunSearch) -> list[int]:
     """Return the ids of the runs that match."""
     criteria = list(_criteria(wanted))
     run_ids = [run.id for run in runs if _fits(run, criteria)]
@@ -375,7 +369,7 @@ _Criterion: TypeAlias = tuple[str, Callable[[Any, Any], Any], Any]
 
 
 def _criteria(wanted: RunSearch) -> Iterator[_Criterion]:
-    """Yield what `ScannedRun` has to match, in Python as in SQL."""
+    """Yield what a run has to match, in Python as in SQL."""
     criteria: tuple[_Criterion, ...] = (
         ("app_id", _is_in, wanted.app_ids),
         ("id", _is_in, wanted.run_ids),
@@ -400,9 +394,8 @@ def _is_in(value: Any, values: Collection[Any]) -> Any:
     return value.in_(values) if isinstance(value, ColumnElement) else value in values
 
 
-def _fits(run: ListedRun, criteria: Sequence[_Criterion]) -> bool:
-    # The index has checked all that an IndexedRun has, and for a DatedRun, all but the time.
-    return isinstance(run, IndexedRun) or all(
+def _fits(run: FoundRun, criteria: Sequence[_Criterion]) -> bool:
+    return all(
         compare(getattr(run, name), value)
         for name, compare, value in criteria
         if name in run._fields
@@ -442,8 +435,8 @@ def _ticks(session: Session, wanted: RunSearch, job_ids: Sequence[int]) -> TickO
 
 def _along_time(
     session: Session, wanted: RunSearch, before: Place | None, limit: int
-) -> Walk[ListedRun]:
-    kind: type[ScannedRun | DatedRun] = ScannedRun if _is_wide(wanted) else DatedRun
+) -> Walk[FoundRun]:
+    kind = _row_of(wanted)
     statement = _times_of(wanted, kind)
     if before is not None:
         due, run_id = at(before[0]), before[1]
@@ -456,7 +449,7 @@ def _along_time(
     return Walk(placed, end=end, looked_at=len(placed))
 
 
-def _times_of(wanted: RunSearch, kind: type[ScannedRun | DatedRun]) -> Query:
+def _times_of(wanted: RunSearch, kind: type[FoundRun]) -> Query:
     statement = (
         use_index(query(kind, Run).add_columns(Run.due_second), Run, BY_DUE_SECOND)
         .where(Run.due_second.is_not(None))

@@ -9,7 +9,7 @@ are due times of their own.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from sqlalchemy import ColumnElement, and_, or_, select, union_all
 from sqlalchemy.orm import Session, aliased
@@ -23,16 +23,6 @@ from warren.sql.run_status import LEAVES_FAILED, RunStatus
 _CHUNK = 100
 
 
-class LaterRun(NamedTuple):
-    """A run after another one, for the same shard of the same due time."""
-
-    after_id: int
-    id: int
-    status: RunStatus
-    origin_id: int
-    attempt: int
-
-
 class DueTime(NamedTuple):
     """A due time of a job, whatever caused its runs."""
 
@@ -40,11 +30,8 @@ class DueTime(NamedTuple):
     scheduled_at: int
 
 
-class NodeKey(NamedTuple):
-    """A node of a flow, in all runs of that flow; `job_id` is the flow."""
-
-    job_id: int
-    node: str
+#: A node of a flow, in all runs of that flow: the flow's job, and the name of the node.
+NodeKey: TypeAlias = tuple[int, str]
 
 
 class HasDueTime(Protocol):
@@ -86,9 +73,12 @@ _NEXT_ATTEMPTS = _LATER.join(
 _NEXT_ORIGINS = _LATER.join(Run, and_(_SAME_SHARD, Run.origin_id > _Asked.origin_id))
 
 
-def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]:
-    """Return the later runs of each run, newest last; runs without any are left out."""
-    found: list[LaterRun] = []
+def later(session: Session, run_ids: Iterable[int]) -> dict[int, dict[int, RunStatus]]:
+    """Return the later runs of each run, for the same shard of the same due time.
+
+    Each has its status by its id, newest last; runs without any are left out.
+    """
+    found: list[tuple[int, int, int, int, RunStatus]] = []
     maybe_of_nodes: set[int] = set()
     for chunk in chunks(run_ids):
         reads = (
@@ -97,14 +87,14 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, list[LaterRun]]
         for after_id, run_id, status, origin_id, attempt, is_maybe in session.execute(
             union_all(*reads)
         ):
-            found.append(LaterRun(after_id, run_id, RunStatus(status), origin_id, attempt))
+            found.append((origin_id, attempt, after_id, run_id, RunStatus(status)))
             if is_maybe:
                 maybe_of_nodes |= {after_id, run_id}
     nodes = nodes_of(session, maybe_of_nodes)
-    by_run: dict[int, list[LaterRun]] = defaultdict(list)
-    for run in sorted(found, key=lambda run: (run.origin_id, run.attempt)):
-        if nodes.get(run.after_id) == nodes.get(run.id):
-            by_run[run.after_id].append(run)
+    by_run: dict[int, dict[int, RunStatus]] = defaultdict(dict)
+    for _, _, after_id, run_id, status in sorted(found):
+        if nodes.get(after_id) == nodes.get(run_id):
+            by_run[after_id][run_id] = status
     return dict(by_run)
 
 
@@ -151,13 +141,13 @@ def _node_keys(
 
     Those whose rows are gone differ from all others.
     """
-    keys = {(flow_id, node_id): NodeKey(0, str(node_id)) for flow_id, node_id in nodes}
+    keys = {(flow_id, node_id): (0, str(node_id)) for flow_id, node_id in nodes}
     flows = select(FlowNode.flow_run_id, FlowNode.id, Run.job_id, FlowNode.node).join(
         Run, Run.id == FlowNode.flow_run_id
     )
     for chunk in chunks(sorted({node_id for _, node_id in nodes})):
         for flow_id, node_id, job_id, node in session.execute(flows.where(FlowNode.id.in_(chunk))):
-            keys[flow_id, node_id] = NodeKey(job_id, node)
+            keys[flow_id, node_id] = (job_id, node)
     return keys
 
 
@@ -169,7 +159,7 @@ def superseded(session: Session, run_ids: Iterable[int]) -> set[int]:
     return {
         run_id
         for run_id, runs in later(session, run_ids).items()
-        if any(run.status not in LEAVES_FAILED for run in runs)
+        if any(status not in LEAVES_FAILED for status in runs.values())
     }
 
 

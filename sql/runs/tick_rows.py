@@ -1,15 +1,14 @@
 """Queries of the audit: ticks with runs, skipped ticks, deleted runs, children's runs."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
+from datetime import datetime
+from typing import NamedTuple, TypeAlias
 
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import of, use_index
-from warren.sql.instants import epoch_ms
-from warren.sql.jobs import job_links
 from warren.sql.models import App, Job, Purge, Run, SkippedTicks
 from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
@@ -34,20 +33,18 @@ DEFAULT_RUNS = 200_000
 LAST_JOB_ID = 2**31 - 1
 
 
-class JobRange(NamedTuple):
-    """The jobs with ids from `first` to `last`, both included."""
-
-    first: int
-    last: int
+#: The first and the last id of some jobs, both included.
+JobRange: TypeAlias = tuple[int, int]
 
 
 class AuditedJob(NamedTuple):
-    """A job with its name as APP/NAME, its app and its watermark."""
+    """A job with its name as APP/NAME, its app, its watermark, and its last change."""
 
     id: int
     name: str
     app_id: int
     last_tick_at: int
+    update_time: datetime | None
 
 
 class TickRow(NamedTuple):
@@ -63,24 +60,21 @@ class TickRow(NamedTuple):
     late_due_at: int | None
 
 
-class DelayedTick(NamedTuple):
-    """A tick like `TickRow`, with the number of its open runs and the last end of a run."""
-
-    scheduled_at: int
-    status: str
-    routed_at: int
-    decided_at: int
-    late_due_at: int | None
-    open_runs: int
-    finished_at: int | None
+_JOBS = query(AuditedJob, Job, name=App.name + "/" + Job.name).join(App, App.id == Job.app_id)
 
 
-def jobs(session: Session, job_id: int | None = None) -> list[AuditedJob]:
-    statement = query(AuditedJob, Job, name=App.name + "/" + Job.name)
-    statement = statement.join(App, App.id == Job.app_id)
-    if job_id is not None:
-        statement = statement.where(Job.id == job_id)
-    return fetch(session, AuditedJob, statement)
+def jobs(session: Session) -> dict[int, AuditedJob]:
+    """Return all jobs, by id."""
+    return {job.id: job for job in fetch(session, AuditedJob, _JOBS)}
+
+
+def jobs_by_ids(session: Session, job_ids: Iterable[int]) -> list[AuditedJob]:
+    """Return the jobs that exist among these, by id."""
+    return [
+        job
+        for chunk in chunks(sorted(job_ids))
+        for job in fetch(session, AuditedJob, _JOBS.where(Job.id.in_(chunk)).order_by(Job.id))
+    ]
 
 
 def ticks_with_rows(
@@ -111,21 +105,23 @@ def ticks_with_rows(
 
 def delayed_ticks(
     session: Session, job_id: int, *, after_ms: int, until_ms: int
-) -> list[DelayedTick]:
-    """Return the ticks in (after, until] of a fixed delay that have a run."""
+) -> list[tuple[TickRow, int | None]]:
+    """Return the ticks in (after, until] of a fixed delay that have a run.
+
+    Each comes with the last end of one of its runs, 0 if none is known, None while one is open.
+    """
     is_first = (Run.shard_index == 0) & (Run.attempt == 0)
-    return fetch(
-        session,
-        DelayedTick,
+    statement = (
         query(
-            DelayedTick,
+            TickRow,
             Run,
             status=func.max(case((is_first, Run.status))),
             routed_at=func.max(case((is_first, _ROUTED_AT))),
             decided_at=func.max(case((is_first, _DECIDED_AT))),
             late_due_at=func.max(case((_STARTED_LATE, Run.due_at))),
-            open_runs=of(session).sum_of(case((Run.status.in_(OPEN), 1), else_=0)),
-            finished_at=func.max(Run.finished_at),
+        )
+        .add_columns(
+            of(session).sum_of(case((Run.status.in_(OPEN), 1), else_=0)), func.max(Run.finished_at)
         )
         .where(
             Run.job_id == job_id,
@@ -134,8 +130,12 @@ def delayed_ticks(
             Run.origin_id == 0,
         )
         .group_by(Run.scheduled_at)
-        .order_by(Run.scheduled_at),
+        .order_by(Run.scheduled_at)
     )
+    return [
+        (TickRow._make(row), None if open_runs else finished_at or 0)
+        for *row, open_runs, finished_at in session.execute(statement)
+    ]
 
 
 def busy_jobs(session: Session) -> set[int]:
@@ -154,9 +154,9 @@ def job_ranges(session: Session, *, at_once: int = DEFAULT_RUNS) -> Iterator[Job
         ids = select(Run.job_id).where(Run.job_id >= first).order_by(Run.job_id)
         last = session.execute(ids.offset(at_once).limit(1)).scalar_one_or_none()
         if last is None:
-            yield JobRange(first, LAST_JOB_ID)
+            yield first, LAST_JOB_ID
             return
-        yield JobRange(first, last)
+        yield first, last
         first = last + 1
 
 
@@ -180,32 +180,6 @@ def broken_shards(
     )
     rows = session.execute(use_index(statement, Run, BY_TICK))
     return [(job_id, tick, shards, total) for job_id, tick, shards, total in rows]
-
-
-class Parent(NamedTuple):
-    """A job with children; it has had these since `since_ms` at the latest."""
-
-    id: int
-    name: str
-    children: tuple[int, ...]
-    since_ms: int
-
-
-def parents(session: Session) -> list[Parent]:
-    """Return the jobs that have children, except those whose last change has no time."""
-    children = job_links.children(session, job_links.with_children(session))
-    statement = (
-        select(Job.id, App.name + "/" + Job.name, Job.update_time)
-        .join(App, App.id == Job.app_id)
-        .where(Job.update_time.is_not(None))
-        .order_by(Job.id)
-    )
-    return [
-        Parent(job_id, name, children[job_id], epoch_ms(saved))
-        for chunk in chunks(sorted(children))
-        for job_id, name, saved in session.execute(statement.where(Job.id.in_(chunk)))
-        if saved
-    ]
 
 
 def child_origins(session: Session, job_id: int, bounds: tuple[int, int]) -> set[int]:

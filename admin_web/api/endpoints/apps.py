@@ -85,8 +85,8 @@ class AppEndpoints:
             AppPage,
             call.query,
             rows,
-            lambda row: _answer(call, row.app, row.jobs, paused.get(row.app.id)),
-            lambda row: row.app.name,
+            lambda row: _answer(call, *row, paused.get(row[0].id)),
+            lambda row: row[0].name,
         )
 
     @endpoint("GET", "/apps/<app>", Scope.READ, AppFacts)

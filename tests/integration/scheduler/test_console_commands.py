@@ -116,7 +116,7 @@ def test_app_is_deleted_when_its_last_job_is_gone_and_counted_until_then(rows: R
     assert refused.value.code is Code.APP_IN_USE
     assert (refused.value.facts["jobs"], refused.value.facts["job_count"]) == (["one"], 1)
     listed = rows.database.read(lambda session: app_listing.listing(session, None, limit=10))
-    assert [(row.app.name, row.jobs) for row in listed] == [("doomed", 1)]
+    assert [(app.name, jobs) for app, jobs in listed] == [("doomed", 1)]
     rows.database.write(lambda session: session.delete(session.get(Job, job_id)))
     assert outcomes(lambda: commands.delete(app_id), lambda: commands.delete(app_id)) == [
         "NotFound",

@@ -423,9 +423,10 @@ def test_an_audit_reads_runs_a_range_of_jobs_at_a_time(crowded: Database) -> Non
     found = crowded.read(reads)
 
     ranges = [jobs for jobs, _ in found]
-    assert ranges[0].first == 0
-    assert [jobs.first for jobs in ranges[1:]] == [jobs.last + 1 for jobs in ranges[:-1]]
-    assert ranges[-1].last >= JOBS
+    firsts, lasts = zip(*ranges, strict=True)
+    assert firsts[0] == 0
+    assert list(firsts[1:]) == [last + 1 for last in lasts[:-1]]
+    assert lasts[-1] >= JOBS
     assert len(ranges) == 12
     # Both statements read a range along the index, and the rows behind it.
     assert max(rows for _, rows in found) < 5 * 4_100
