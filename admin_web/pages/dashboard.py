@@ -34,7 +34,7 @@ from warren.scheduler.views.process_view import (
 )
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS
 from warren.sql.jobs.due_jobs import PARKED_MS
-from warren.sql.jobs.job_rows import ScheduledJob
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import dashboard, timeline
 from warren.sql.listings.timeline import NextTicks
 from warren.sql.registry import presence
@@ -168,7 +168,7 @@ ONE_BY_ONE = 12
 
 
 def per_minute(
-    jobs: Iterable[ScheduledJob],
+    jobs: Iterable[NamedJob],
     timezone: str,
     *,
     from_ms: int,

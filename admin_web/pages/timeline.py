@@ -35,10 +35,10 @@ from warren.sql.board import listing as board
 from warren.sql.board import quarters
 from warren.sql.board.listing import BoardScope
 from warren.sql.instants import DAY_MS, HOUR_MS, MINUTE_MS, moment
-from warren.sql.jobs import history
+from warren.sql.jobs import history, job_names
 from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.history import SkipFilter, SkipLine
-from warren.sql.jobs.job_rows import ScheduledJob
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import timeline
 from warren.sql.listings.timeline import TROUBLE, Sample
 from warren.sql.registry.apps import ids_by_name
@@ -412,7 +412,7 @@ class TimelineReader:
             )
         urgent = self._most_urgent(seen.runs, skipped, ahead.job_ids, failed)
         by_job = grouping is Grouping.JOB
-        jobs = {} if by_job else timeline.jobs_by_ids(self.session, urgent)
+        jobs = {} if by_job else job_names.by_ids(self.session, urgent)
         # In the order of their most urgent jobs.
         apps = list(dict.fromkeys(jobs[each].app_id for each in urgent if each in jobs))
         rows = (
@@ -501,7 +501,7 @@ class TimelineReader:
         for run in (*spans, *seen.runs):
             if run.job_id in runs:
                 runs[run.job_id][run.id] = run
-        jobs = timeline.jobs_by_ids(self.session, job_ids)
+        jobs = job_names.by_ids(self.session, job_ids)
         skipped: dict[int, list[SkipLine]] = defaultdict(list)
         for skip in history.skips_of_jobs(
             self.session,
@@ -524,7 +524,7 @@ class TimelineReader:
     def _of_job(
         self,
         job_id: int,
-        job: ScheduledJob | None,
+        job: NamedJob | None,
         sample: Sample,
         skipped: Sequence[SkipLine],
     ) -> Row:
@@ -551,7 +551,7 @@ class TimelineReader:
     def _of_apps(
         self,
         app_ids: Sequence[int],
-        jobs: Mapping[int, ScheduledJob],
+        jobs: Mapping[int, NamedJob],
         seen: Sample,
         skipped: Iterable[SkipLine],
     ) -> list[Row]:
@@ -589,7 +589,7 @@ class TimelineReader:
         app_id: int,
         name: str,
         sample: Sample,
-        jobs: Mapping[int, ScheduledJob],
+        jobs: Mapping[int, NamedJob],
         skipped: Sequence[SkipLine],
     ) -> Row:
         # A flow's bar would only cover those of its nodes.
@@ -615,7 +615,7 @@ class TimelineReader:
             has_more_ticks=len(mine) > APP_JOBS or len(ticks) > ROW_TICKS,
         )
 
-    def _upcoming(self, job: ScheduledJob) -> Iterator[int]:
+    def _upcoming(self, job: NamedJob) -> Iterator[int]:
         """Yield the future due times of a job."""
         if not job.is_enabled or not 0 < job.next_tick_at < PARKED_MS:
             return
@@ -630,7 +630,7 @@ class TimelineReader:
                 yield tick
                 tick = schedule.next_after(tick, job.next_tick_at)
 
-    def _is_overdue(self, job: ScheduledJob) -> bool:
+    def _is_overdue(self, job: NamedJob) -> bool:
         """Whether a due time has passed that no scheduler has planned."""
         return bool(job.is_enabled and 0 < job.next_tick_at < self.window.now_ms - SHOWN_LATE_MS)
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 from typing import Any
 
@@ -316,9 +317,7 @@ class JobChanges:
             self._schedules.record_texts(session, alike, now_ms)
             expecting = [edit.job.id for edit in real if _restarts_watch(edit)]
             watches.look_soon(session, expecting, since_ms=now_ms)
-            planned_runs.give_payloads(
-                session, {edit.job.id: _payload(edit.job) for edit in real}, kinds=BY_SCHEDULE
-            )
+            planned_runs.give_payloads(session, [edit.job for edit in real], kinds=BY_SCHEDULE)
             self._recompute_runs(session, changed, zones)
             self._count_going(session, real, now_ms)
         return _counted(edits, *gone)
@@ -353,7 +352,7 @@ class JobChanges:
         apps = app_names_for(session, changed.values())
         calendars = calendars_for_runs(session, changed.values())
 
-        def made(job_id: int, tick: int) -> planned_runs.Computed:
+        def made(job_id: int, tick: int) -> tuple[date | None, str]:
             job = changed[job_id]
             run = run_of(
                 job,
@@ -365,7 +364,7 @@ class JobChanges:
                 calendars=calendars,
             )
             check_made(run)
-            return planned_runs.Computed(run.run_date, run.param)
+            return run.run_date, run.param
 
         planned_runs.recompute(session, changed, made, kinds=BY_SCHEDULE)
 
@@ -468,10 +467,6 @@ def _changes_run_data(edit: Edit) -> bool:
     """Whether an edit may change the dates or params of the job's runs."""
     dates = any(field.kind.group == "run_date" for field in edit.fields)
     return dates or bool(edit.job.param_template or edit.spec.param_template)
-
-
-def _payload(job: Job) -> planned_runs.Payload:
-    return planned_runs.Payload(job.handler, job.param, job.script_version)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,6 @@ from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.ids import RunIds, again_if_taken, take_block
 from warren.sql.instants import iso
 from warren.sql.jobs import job_rows
-from warren.sql.jobs.job_names import JobPath
 from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.models import Job
 from warren.sql.run_status import OPEN, RunStatus
@@ -74,7 +73,7 @@ class RunCommands:
     @again_if_taken
     def trigger_once(
         self,
-        job: int | JobPath,
+        job: int | tuple[str, str],
         trigger: Trigger = AS_IT_IS,
         *,
         once: IdempotentRequest | None = None,
@@ -96,7 +95,7 @@ class RunCommands:
     @again_if_taken
     def trigger_all(
         self,
-        job: int | JobPath,
+        job: int | tuple[str, str],
         triggers: Sequence[Trigger],
         *,
         once: IdempotentRequest | None = None,
@@ -118,7 +117,7 @@ class RunCommands:
 
     def _trigger(
         self,
-        wanted: int | JobPath,
+        wanted: int | tuple[str, str],
         asked: Sequence[Trigger],
         first_id: int,
         *,
@@ -268,7 +267,7 @@ class RunCommands:
         ended = self._completion.end(session, [cancelled(run.id, why, now_ms)]).ended
         metrics.add_cancelled(session, Counter(run.app_id for run in ended))
 
-    def _job(self, session: Session, wanted: int | JobPath) -> JobToTrigger:
+    def _job(self, session: Session, wanted: int | tuple[str, str]) -> JobToTrigger:
         job = job_rows.to_trigger(session, wanted)
         if job is not None and self._context.actor.knows_job(job.app_id, job.id):
             return job

@@ -24,9 +24,9 @@ from warren.sql.jobs import job_names
 from warren.sql.jobs.history import SkipLine
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import run_relations
-from warren.sql.listings.run_relations import NodeLine, RunGroup
+from warren.sql.listings.run_relations import RunGroup
 from warren.sql.run_status import OPEN, RunStatus
-from warren.sql.runs.flow_nodes import BROADCAST
+from warren.sql.runs.flow_nodes import BROADCAST, StoredNode
 from warren.sql.runs.run_rows import DetailedRun
 
 _TIMES = tuple(name for name in Run.__struct_fields__ if name.endswith("_at"))
@@ -188,7 +188,8 @@ def read(session: Session, run: DetailedRun, may_see: MaySee) -> FlowView | None
     if run.script_version is None:
         return None
     source = run_relations.graph_source(session, run.script_version)
-    lines = run_relations.node_lines(session, run.id)
+    kept_in = dict(run_relations.node_lines(session, run.id))
+    lines = list(kept_in)
     if source is None and not lines:
         return None
     graph = _graph(source)
@@ -209,6 +210,7 @@ def read(session: Session, run: DetailedRun, may_see: MaySee) -> FlowView | None
                 groups.get(line.id, []),
                 graph.nodes.get(line.node) if graph else None,
                 may_see,
+                kept_in=kept_in.get(line),
             )
             for line in nodes
         ],
@@ -222,7 +224,7 @@ def _graph(source: str | None) -> Graph | None:
         return None
 
 
-def _in_order(graph: Graph | None, lines: Sequence[NodeLine]) -> Iterable[NodeLine]:
+def _in_order(graph: Graph | None, lines: Sequence[StoredNode]) -> Iterable[StoredNode]:
     """Return the nodes in the order of the graph; before it is opened, they have no rows yet."""
     if graph is None:
         return lines
@@ -231,17 +233,18 @@ def _in_order(graph: Graph | None, lines: Sequence[NodeLine]) -> Iterable[NodeLi
     return [*ordered, *(line for line in lines if line.node not in graph.nodes)]
 
 
-def _unopened(node: GraphNode) -> NodeLine:
-    blank = dict.fromkeys(NodeLine._fields)
-    return NodeLine(**blank | {"id": 0, "node": node.name, "job_id": 0})  # type: ignore[arg-type]
+def _unopened(node: GraphNode) -> StoredNode:
+    return StoredNode._make([0, 0, node.name, 0, *[None] * 9])
 
 
 def _view(
-    line: NodeLine,
+    line: StoredNode,
     job: NamedJob | None,
     groups: Sequence[RunGroup],
     node: GraphNode | None,
     may_see: MaySee,
+    *,
+    kept_in: int | None,
 ) -> NodeView:
     is_shown = job is not None and may_see(job.app_id, job.id)
     names: tuple[str | None, str | None] = (None, None)
@@ -268,7 +271,7 @@ def _view(
         state=_state(line, groups),
         outcome=line.outcome,
         kept_outcome=line.kept_outcome,
-        kept_run_id=line.kept_run_id if line.outcome == NodeState.KEPT else None,
+        kept_run_id=kept_in if line.outcome == NodeState.KEPT else None,
         shards=shards,
         succeeded=succeeded,
         skipped=skipped,
@@ -288,7 +291,7 @@ _FURTHEST = (RunStatus.RUNNING, RunStatus.SENT, RunStatus.ROUTED, RunStatus.PLAN
 _HAPPY = frozenset({RunStatus.SUCCEEDED, RunStatus.SKIPPED})
 
 
-def _state(line: NodeLine, groups: Sequence[RunGroup]) -> str:
+def _state(line: StoredNode, groups: Sequence[RunGroup]) -> str:
     if line.outcome:
         return line.outcome
     if line.begun_at is None:

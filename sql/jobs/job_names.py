@@ -16,21 +16,19 @@ from warren.sql.registry.apps import ids_by_name
 from warren.sql.rows import Query, contains, fetch, query
 
 
-class JobPath(NamedTuple):
-    """The names of an app and of a job in it."""
-
-    app: str
-    name: str
-
-
 class NamedJob(NamedTuple):
-    """A job with its names."""
+    """A job with its names, the columns that decide its due times, and its next one."""
 
     id: int
     app_id: int
     app: str
     name: str
+    schedule_kind: str
+    schedule_value: str | None
+    schedule_options: str | None
+    timezone: str | None
     is_enabled: int
+    next_tick_at: int
 
 
 def of_jobs() -> Query:

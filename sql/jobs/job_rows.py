@@ -16,7 +16,7 @@ from sqlalchemy.orm.attributes import set_committed_value
 from warren.sql.batch import chunks, insert_or_ignore
 from warren.sql.dialects.supported import PRIMARY_KEY, of, use_index
 from warren.sql.errors import LookupFailure, NotFound
-from warren.sql.jobs.job_names import JobPath, ids_in_app
+from warren.sql.jobs.job_names import NamedJob, ids_in_app, of_jobs
 from warren.sql.models import App, Job, Registration, RouteMemory
 from warren.sql.models.job_tables import NO_SCHEDULE
 from warren.sql.registry import presence
@@ -45,21 +45,6 @@ class JobToRun(NamedTuple):
     is_enabled: int
     stop_reason: str | None
     stop_why: str | None
-
-
-class ScheduledJob(NamedTuple):
-    """The columns of a job that decide its due times, and its next one."""
-
-    id: int
-    app_id: int
-    app: str
-    name: str
-    schedule_kind: str
-    schedule_value: str | None
-    schedule_options: str | None
-    timezone: str | None
-    is_enabled: int
-    next_tick_at: int
 
 
 class JobToTrigger(NamedTuple):
@@ -196,11 +181,15 @@ _ITS_ID = _TO_TRIGGER.where(Job.id == bindparam("its_id"))
 _ITS_PATH = _TO_TRIGGER.where(App.name == bindparam("its_app"), Job.name == bindparam("its_name"))
 
 
-def to_trigger(session: Session, wanted: int | JobPath) -> JobToTrigger | None:
-    """Return what a run of a job is planned from; None if there is no such job."""
+def to_trigger(session: Session, wanted: int | tuple[str, str]) -> JobToTrigger | None:
+    """Return what a run of a job is planned from; None if there is no such job.
+
+    `wanted` is its id, or its app and name.
+    """
     if isinstance(wanted, int):
         return next(iter(fetch_plain(session, JobToTrigger, _ITS_ID, {"its_id": wanted})), None)
-    names = {"its_app": wanted.app, "its_name": wanted.name}
+    app, name = wanted
+    names = {"its_app": app, "its_name": name}
     job = next(iter(fetch_plain(session, JobToTrigger, _ITS_PATH, names)), None)
     # MariaDB and MySQL ignore trailing spaces when they compare names.
     return job if job is None or (job.app, job.name) == wanted else None
@@ -228,7 +217,7 @@ def to_call(
 
 def without_rule(
     session: Session, *, kinds: Collection[str], dated: Collection[str], app_ids: Collection[int]
-) -> list[ScheduledJob]:
+) -> list[NamedJob]:
     """Return the jobs of some apps whose schedules were stored without a rule, by app and name.
 
     They are of one of these kinds, or of one that is `dated` and has a `from`.
@@ -236,13 +225,12 @@ def without_rule(
     stored = Job.schedule_options
     has_from = and_(Job.schedule_kind.in_(sorted(dated)), stored.contains('"from":'))
     wanted = (
-        query(ScheduledJob, Job, app=App.name)
-        .join(App, App.id == Job.app_id)
+        of_jobs()
         .where(Job.app_id.in_(sorted(app_ids)))
         .where(or_(Job.schedule_kind.in_(sorted(kinds)), has_from))
         .where(or_(stored.is_(None), not_(stored.contains('"rule":'))))
     )
-    return fetch(session, ScheduledJob, wanted.order_by(App.name, Job.name))
+    return fetch(session, NamedJob, wanted.order_by(App.name, Job.name))
 
 
 def is_any(session: Session) -> bool:

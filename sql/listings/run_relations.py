@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sqlalchemy import func, select
+from sqlalchemy import func, null, select
 from sqlalchemy.orm import Session, aliased
 
 from warren.sql.batch import chunks
@@ -19,6 +19,7 @@ from warren.sql.models.job_tables import FLOW_TYPE
 from warren.sql.rows import Query, fetch, fetch_one, query
 from warren.sql.run_status import OPEN
 from warren.sql.runs import calls
+from warren.sql.runs.flow_nodes import StoredNode
 from warren.sql.runs.run_rows import DetailedRun
 
 #: The most generations in each direction, and the most jobs in all.
@@ -204,22 +205,6 @@ def _lines(app_ids: Collection[int] | None) -> Query:
     return lines() if app_ids is None else lines().where(Run.app_id.in_(app_ids))
 
 
-class NodeLine(NamedTuple):
-    """A node of a flow's run; `kept_run_id` is the flow's run in which a KEPT one was over."""
-
-    id: int
-    node: str
-    job_id: int
-    outcome: str | None
-    kept_outcome: str | None
-    kept_run_id: int | None
-    shards: int | None
-    begun_at: int | None
-    ended_at: int | None
-    reason: str | None
-    why: str | None
-
-
 class RunGroup(NamedTuple):
     """The runs of a node that have the same status; `last_id` is the highest id among them."""
 
@@ -248,16 +233,20 @@ def graph_source(session: Session, version_id: int) -> str | None:
     return session.execute(source).scalar_one_or_none()
 
 
-def node_lines(session: Session, flow_run_id: int) -> list[NodeLine]:
-    """Return the nodes of a flow's run, in the order in which they began."""
+def node_lines(session: Session, flow_run_id: int) -> list[tuple[StoredNode, int | None]]:
+    """Return the nodes of a flow's run without their results, in the order in which they began.
+
+    Each comes with the flow's run in which a KEPT one was over.
+    """
     kept = aliased(FlowNode)
     kept_in = select(kept.flow_run_id).where(kept.id == FlowNode.kept_of).scalar_subquery()
     nodes = (
-        query(NodeLine, FlowNode, kept_run_id=kept_in)
+        query(StoredNode, FlowNode, result=null())
+        .add_columns(kept_in)
         .where(FlowNode.flow_run_id == flow_run_id)
         .order_by(FlowNode.begun_at.is_(None), FlowNode.begun_at, FlowNode.id)
     )
-    return fetch(session, NodeLine, nodes)
+    return [(StoredNode._make(node), run_id) for *node, run_id in session.execute(nodes)]
 
 
 def run_groups(

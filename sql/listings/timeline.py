@@ -13,10 +13,11 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import MINUTE_MS
-from warren.sql.jobs.job_rows import ScheduledJob
+from warren.sql.jobs import job_names
+from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import newest_runs
 from warren.sql.listings.newest_runs import FoundRun, ReadSizes, RunSelection
-from warren.sql.models import App, Job, Run
+from warren.sql.models import Job, Run
 from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
@@ -113,18 +114,6 @@ def of_apps(
     }
 
 
-def jobs_by_ids(session: Session, job_ids: Collection[int]) -> dict[int, ScheduledJob]:
-    """Return a few jobs by id; deleted ones are left out."""
-    if not job_ids:
-        return {}
-    named = (
-        query(ScheduledJob, Job, app=App.name)
-        .join(App, App.id == Job.app_id)
-        .where(Job.id.in_(list(job_ids)))
-    )
-    return {job.id: job for job in fetch(session, ScheduledJob, named)}
-
-
 def _by_ids(session: Session, run_ids: Iterable[int]) -> list[RunFacts]:
     return [
         run
@@ -201,7 +190,7 @@ class NextTicks:
     `seen_until_ms`: jobs due later were not examined; None = all were.
     """
 
-    first: list[ScheduledJob]
+    first: list[NamedJob]
     per_minute: dict[int, int]
     seen_until_ms: int | None
 
@@ -267,11 +256,6 @@ def _due(from_ms: int, to_ms: int) -> Select[int, int, int]:
     return use_index(due, Job, BY_NEXT_TICK)
 
 
-def _named(session: Session, job_ids: Sequence[int]) -> list[ScheduledJob]:
-    named = (
-        query(ScheduledJob, Job, app=App.name)
-        .join(App, App.id == Job.app_id)
-        .where(Job.id.in_(job_ids))
-        .order_by(Job.next_tick_at, Job.id)
-    )
-    return fetch(session, ScheduledJob, named) if job_ids else []
+def _named(session: Session, job_ids: Sequence[int]) -> list[NamedJob]:
+    named = job_names.of_jobs().where(Job.id.in_(job_ids)).order_by(Job.next_tick_at, Job.id)
+    return fetch(session, NamedJob, named) if job_ids else []

@@ -56,7 +56,7 @@ class NodeState(NamedTuple):
 
 
 class StoredNode(NamedTuple):
-    """Everything about a node; `reason` says why a result was not kept."""
+    """Everything about a node; `reason` says why a result was not kept; lists lack `result`."""
 
     id: int
     flow_run_id: int

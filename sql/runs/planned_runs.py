@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from datetime import date
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any
 
 from sqlalchemy import func, select, update
 from sqlalchemy.exc import DBAPIError
@@ -20,7 +20,7 @@ from warren.sql.errors import RunIdTaken, RunsNotPlanned
 from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
-from warren.sql.models import Run
+from warren.sql.models import Job, Run
 from warren.sql.models.run_tables import TICK_KEY
 from warren.sql.run_status import ENTERED, LATE_MS, Kind, RunStatus
 from warren.sql.runs.run_rows import LockedRun
@@ -169,14 +169,6 @@ def _row(run: NewRun, run_id: int) -> dict[str, Any]:
     }
 
 
-class Payload(NamedTuple):
-    """What a planned run executes; `script_version` is for runs planned with a handler."""
-
-    handler: str | None
-    param: str | None
-    script_version: int | None
-
-
 def of_jobs(
     session: Session, job_ids: Iterable[int], kinds: Iterable[Kind], *, schedule_only: bool = False
 ) -> dict[int, int]:
@@ -260,52 +252,41 @@ def release(session: Session, run_ids: Sequence[int], *, now_ms: int) -> int:
     return modify_by_ids(session, Run, run_ids, planned.values(released_at=now_ms))
 
 
-def give_payloads(
-    session: Session, payloads: Mapping[int, Payload], *, kinds: Iterable[Kind]
-) -> int:
-    """Give PLANNED runs of jobs these payloads, by job id; return how many were updated.
+def give_payloads(session: Session, jobs: Iterable[Job], *, kinds: Iterable[Kind]) -> int:
+    """Give PLANNED runs the handlers, params and scripts of their jobs; return how many.
 
     Runs planned with a version of a script keep it, unless the job no longer has a script.
     """
-    alike: dict[Payload, list[int]] = defaultdict(list)
-    for run_id, job_id in of_jobs(session, payloads, kinds).items():
-        alike[payloads[job_id]].append(run_id)
-    return sum(_replace_payload(session, run_ids, payload) for payload, run_ids in alike.items())
-
-
-def _replace_payload(session: Session, run_ids: Sequence[int], payload: Payload) -> int:
-    handler, param, version = payload
-    kept = None if version is None else func.coalesce(Run.script_version, version)
-    statement = (
-        update(Run)
-        .where(Run.status == RunStatus.PLANNED)
-        .values(handler=handler, param=param, script_version=kept)
-    )
-    return modify_by_ids(session, Run, sorted(run_ids), statement)
-
-
-class Computed(NamedTuple):
-    """The columns of a planned run that are computed from its tick."""
-
-    run_date: date | None
-    param: str
+    by_id = {job.id: job for job in jobs}
+    alike: dict[tuple[str | None, str | None, int | None], list[int]] = defaultdict(list)
+    for run_id, job_id in of_jobs(session, by_id, kinds).items():
+        job = by_id[job_id]
+        alike[job.handler, job.param, job.script_version].append(run_id)
+    planned = update(Run).where(Run.status == RunStatus.PLANNED)
+    updated = 0
+    for (handler, param, version), run_ids in alike.items():
+        kept = None if version is None else func.coalesce(Run.script_version, version)
+        values = planned.values(handler=handler, param=param, script_version=kept)
+        updated += modify_by_ids(session, Run, sorted(run_ids), values)
+    return updated
 
 
 def recompute(
     session: Session,
     job_ids: Collection[int],
-    made: Callable[[int, int], Computed],
+    made: Callable[[int, int], tuple[date | None, str]],
     *,
     kinds: Iterable[Kind],
 ) -> None:
-    """Give PLANNED runs of jobs what `made` returns for their job and tick."""
+    """Give PLANNED runs of jobs the date and the param that `made` returns for job and tick."""
     planned = select(Run.id, Run.job_id, Run.scheduled_at).where(
         Run.status == RunStatus.PLANNED, Run.kind.in_(list(kinds))
     )
-    alike: dict[Computed, list[int]] = defaultdict(list)
+    alike: dict[tuple[date | None, str], list[int]] = defaultdict(list)
     for chunk in chunks(job_ids):
         for run_id, job_id, tick in session.execute(planned.where(Run.job_id.in_(chunk))):
             alike[made(job_id, tick)].append(run_id)
-    for values, run_ids in alike.items():
-        statement = update(Run).where(Run.status == RunStatus.PLANNED).values(values._asdict())
-        modify_by_ids(session, Run, sorted(run_ids), statement)
+    for (run_date, param), run_ids in alike.items():
+        statement = update(Run).where(Run.status == RunStatus.PLANNED)
+        values = statement.values(run_date=run_date, param=param)
+        modify_by_ids(session, Run, sorted(run_ids), values)

@@ -200,7 +200,8 @@ def end(session: Session, ended: Sequence[FinalState]) -> int:
 
 def note_late(session: Session, reports: Mapping[int, str]) -> set[int]:
     """Store late statuses of runs that are LOST; return the runs that had none before."""
-    first = {row.id for row in lock_rows(session, _RunId, Run, sorted(reports), _LOST_FOR_GOOD)}
+    locked = lock_rows(session, _ReportedRun, Run, sorted(reports), _LOST_FOR_GOOD)
+    first = {run.id for run in locked}
     rows = [{"id": run_id, "late_status": reports[run_id]} for run_id in sorted(first)]
     update_each(session, Run, rows, guard=Guard(_LOST_FOR_GOOD.guard))
     return first
@@ -316,10 +317,6 @@ _LOST_FOR_GOOD = Locking(
 )
 
 
-class _RunId(NamedTuple):
-    id: int
-
-
 class SentTo(NamedTuple):
     """The executor boot to which runs were sent."""
 
@@ -345,7 +342,9 @@ class Success:
     result: str = ""
 
 
-class _SingleRunTick(NamedTuple):
+class _ReportedRun(NamedTuple):
+    """A run, with what tells whether a report is about it."""
+
     id: int
     job_id: int
     due_at: int
@@ -418,7 +417,7 @@ def lock_open(session: Session, boot: SentTo, runs: Mapping[int, tuple[int, int]
     how = Locking(guard=_OPEN_AND_ALONE, order="id")
     return {
         row.id
-        for row in lock_rows(session, _SingleRunTick, Run, sorted(runs), how)
+        for row in lock_rows(session, _ReportedRun, Run, sorted(runs), how)
         if (row.app_id, row.address, row.boot_id) == boot
         and runs[row.id] == (row.job_id, row.due_at)
     }

@@ -61,7 +61,6 @@ from warren.scheduler.views import run_view
 from warren.scheduler.views.limit_view import in_words, waits_for
 from warren.scheduler.views.run_view import node_of, run_of, skip_of
 from warren.sql.jobs.history import SkipFilter, skip_lines
-from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent, run_search
 from warren.sql.listings.recent import along_jobs
 from warren.sql.listings.run_search import RunSearch
@@ -371,7 +370,7 @@ class TriggerEndpoints:
         self._services.run_ids.reserve()
         with missing_app_first(self._services, call, app):
             made = self._services.commands(call.actor).runs.trigger_once(
-                JobPath(app, name),
+                (app, name),
                 trigger,
                 once=once,
                 traceparent=request.headers.get("traceparent"),
@@ -392,7 +391,7 @@ class TriggerEndpoints:
         once = idempotent([_idempotent_content(body) for body in runs], call)
         with missing_app_first(self._services, call, app):
             made = self._services.commands(call.actor).runs.trigger_all(
-                JobPath(app, name),
+                (app, name),
                 wanted,
                 once=once,
                 traceparent=request.headers.get("traceparent"),

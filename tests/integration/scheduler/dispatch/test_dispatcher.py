@@ -36,7 +36,6 @@ from warren.scheduler.routing.routes import Choice, Router, RouteRequest
 from warren.scheduler.views import blockers, limit_view
 from warren.sql.errors import DatabaseUnavailable
 from warren.sql.jobs import job_rows
-from warren.sql.jobs.job_names import JobPath
 from warren.sql.listings import recent
 from warren.sql.models import Run, Uptime
 from warren.sql.registry import presence
@@ -319,7 +318,7 @@ def test_an_executor_with_many_runs_is_not_sent_every_few_that_it_ends(
     seat_at(cluster, still)()
     cluster.job("many")
     runs = acting(cluster.database, cluster.now_ms).runs
-    first = runs.trigger_all(JobPath(APP, "many"), [AS_IT_IS] * (limit + 20)).run_id
+    first = runs.trigger_all((APP, "many"), [AS_IT_IS] * (limit + 20)).run_id
 
     def is_full() -> bool:
         dispatch(cluster, still)

@@ -27,6 +27,7 @@ from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
 from warren.sql.instants import at
+from warren.sql.models import Job
 from warren.sql.run_status import CODES, ENTERED_FROM, FINAL, IN_FLIGHT, Kind, RunStatus
 from warren.sql.runs import planned_runs, queries, transitions
 
@@ -450,7 +451,7 @@ class TestEdits:
         database.write(
             lambda session: planned_runs.give_payloads(
                 session,
-                {1: planned_runs.Payload("other", None, None)},
+                [Job(id=1, handler="other", param=None, script_version=None)],
                 kinds=[Kind.SCHEDULE],
             )
         )
@@ -472,7 +473,7 @@ class TestEdits:
             database.write(
                 lambda session: planned_runs.give_payloads(
                     session,
-                    {1: planned_runs.Payload("", None, script_version)},
+                    [Job(id=1, handler="", param=None, script_version=script_version)],
                     kinds=[Kind.SCHEDULE],
                 )
             )
