@@ -200,8 +200,8 @@ def latest_due(session: Session, wanted: RunSelection) -> int:
 def statuses_by_app(session: Session, wanted: RunSelection) -> dict[int, frozenset[RunStatus]]:
     """Return which of the statuses the runs of each app have; apps without a run are left out."""
     found: dict[int, set[RunStatus]] = defaultdict(set)
-    for head in _heads(session, wanted, app_ids(session, wanted)):
-        found[head.app_id].add(RunStatus(head.status))
+    for _, (status, app_id) in _heads(session, wanted, app_ids(session, wanted)):
+        found[app_id].add(RunStatus(status))
     return {app_id: frozenset(statuses) for app_id, statuses in found.items()}
 
 
