@@ -12,8 +12,7 @@ from sqlalchemy import Index, Table, UniqueConstraint, text
 from sqlalchemy.orm import Session
 
 from tests.support.acting import NamedUsers
-from warren.scheduler.board.due_time import DueTime
-from warren.scheduler.board.history import LENGTH, of, to_text
+from warren.scheduler.board.history import LENGTH, DueTime, of, to_text
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.instants import HOUR_MS

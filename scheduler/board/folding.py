@@ -15,18 +15,19 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from warren.scheduler.board import history
-from warren.scheduler.board.due_time import DueTime, judge
 from warren.scheduler.board.error_text import error_of
 from warren.scheduler.board.history import (
     LENGTH,
     MAX_SUCCESSES,
     MIN_SUCCESSES,
+    DueTime,
     Entry,
     History,
     Skipped,
     Spell,
     Streak,
     Summary,
+    judge,
 )
 from warren.sql.batch import chunks
 from warren.sql.board import due_runs, job_states, live, mutes, quarters

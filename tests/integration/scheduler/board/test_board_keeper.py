@@ -13,7 +13,7 @@ from tests.support.eventually import eventually
 from tests.support.sql_rows import plan, put, statements, ticks
 from warren.scheduler.audit.board_audit import audit_board
 from warren.scheduler.board import history
-from warren.scheduler.board.due_time import DueTime
+from warren.scheduler.board.history import DueTime
 from warren.scheduler.board.keeper import LEASE, BoardKeeper
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End

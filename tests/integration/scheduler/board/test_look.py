@@ -7,7 +7,7 @@ from sqlalchemy import select, update
 
 from tests.support.stored_rows import Rows
 from warren.scheduler.board import history
-from warren.scheduler.board.due_time import DueTime
+from warren.scheduler.board.history import DueTime
 from warren.scheduler.board.keeper import BoardKeeper
 from warren.sql.board import job_states
 from warren.sql.board.job_states import Trouble
