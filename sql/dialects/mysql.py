@@ -30,7 +30,7 @@ from sqlalchemy.orm import QueryableAttribute
 from sqlalchemy.sql import SQLColumnExpression
 from sqlalchemy.types import TypeEngine
 
-from warren.sql.dialects import mysql_servers, url_forms
+from warren.sql.dialects import url_forms
 from warren.sql.dialects.dialect import (
     Columns,
     Connecting,
@@ -99,6 +99,13 @@ _OUT_OF_RANGE, _DUPLICATE = 1690, 1062
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,80}")
 _HOST = re.compile(r"[A-Za-z0-9_.:%/-]{1,255}")
 
+#: The id of a server, which replication requires to be different on each, and whether it is
+#: read-only: so a primary that becomes read-only is looked at again.
+_SERVER_NUMBER = "CONCAT(@@server_id, '/', @@global.read_only)"
+_OFF = (None, 0, "0", "OFF", "")
+_GALERA, _GROUP = "wsrep_cluster_state_uuid", "group_replication_group_name"
+#: Whether both threads of a replica work; MariaDB only. A replica that has lost its primary is OFF.
+_REPLICATES = "Slave_running"
 
 #: All engines of this process.
 _ENGINES: WeakSet[Engine] = WeakSet()
@@ -115,7 +122,7 @@ class MySQL:
     as_filter = "{}"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
     random_id = "UUID()"
-    server_number = mysql_servers.NUMBER
+    server_number = _SERVER_NUMBER
     indexes = (
         "SELECT table_name, index_name, non_unique = 0, "
         "GROUP_CONCAT(column_name ORDER BY seq_in_index) FROM information_schema.statistics "
@@ -159,7 +166,7 @@ class MySQL:
 
     def server_facts(self, connection: Any) -> ServerFacts:
         """Ask for its variables and status, which every account may read."""
-        return mysql_servers.facts(connection)
+        return _facts(connection)
 
     def version_problem(self, connected: sqlalchemy.Dialect) -> str | None:
         """Compare the server's version with the oldest of its kind."""
@@ -430,3 +437,34 @@ def _limit_statements(engine: Engine, seconds: int) -> None:
 def _code(error: DBAPIError) -> int:
     arguments = getattr(error.orig, "args", ())
     return arguments[0] if arguments and isinstance(arguments[0], int) else 0
+
+
+def _facts(connection: Any) -> ServerFacts:
+    """Return what the server says of itself, asked on a connection of the driver.
+
+    None of it needs a right. The nodes of a Galera cluster, or of a MySQL group, commit together,
+    so they count as one server.
+    """
+    [(server_id, is_read_only, number)] = _rows(
+        connection, f"SELECT @@server_id, @@global.read_only, {_SERVER_NUMBER}"
+    )
+    names = f"'{_GALERA}', '{_REPLICATES}'"
+    status = dict(_rows(connection, f"SHOW GLOBAL STATUS WHERE Variable_name IN ({names})"))
+    variables = dict(_rows(connection, f"SHOW GLOBAL VARIABLES LIKE '{_GROUP}'"))
+    cluster, group = str(status.get(_GALERA) or ""), variables.get(_GROUP)
+    if cluster.strip("0-"):
+        identity = f"cluster {cluster}"
+    else:
+        identity = f"group {group}" if group else f"server {server_id}"
+    return ServerFacts(
+        number=str(number),
+        identity=identity,
+        is_read_only=is_read_only not in _OFF,
+        is_replica=status.get(_REPLICATES) not in _OFF,
+    )
+
+
+def _rows(connection: Any, statement: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall())
