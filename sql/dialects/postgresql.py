@@ -38,10 +38,10 @@ from warren.sql.dialects.dialect import (
     Columns,
     Connecting,
     Locking,
+    OnConflict,
     ServerFacts,
     too_old,
 )
-from warren.sql.dialects.on_conflict import OnConflict
 from warren.sql.dialects.postgresql_driver import (
     ALL_SCRIPTS,
     NUL,

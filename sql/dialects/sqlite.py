@@ -31,10 +31,10 @@ from warren.sql.dialects.dialect import (
     Columns,
     Connecting,
     Locking,
+    OnConflict,
     ServerFacts,
     too_old,
 )
-from warren.sql.dialects.on_conflict import OnConflict
 
 #: The first version with UPDATE ... FROM.
 OLDEST = (3, 33)
