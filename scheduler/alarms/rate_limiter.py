@@ -23,7 +23,7 @@ from warren.scheduler.alarms.events import (
 from warren.scheduler.board.folding import error_keys
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, Group, NewAlarm, RunAlarm
-from warren.sql.board import mutes
+from warren.sql.board import job_states
 from warren.sql.engine import Database
 from warren.sql.instants import DAY_MS, HOUR_MS, iso
 from warren.sql.models import Alarm
@@ -124,7 +124,9 @@ def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> s
     """
     about = [(alarm, from_text(alarm.content)) for alarm in fresh if alarm.job_id and alarm.run_id]
     failures = [(alarm, news) for alarm, news in about if isinstance(news, Failure)]
-    known = mutes.silencing(session, {alarm.job_id for alarm, _ in failures}, now_ms=now_ms)
+    known = job_states.silencing_mutes(
+        session, {alarm.job_id for alarm, _ in failures}, now_ms=now_ms
+    )
     times = {
         alarm.id: DueTime(alarm.job_id, news.scheduled_at)
         for alarm, news in failures
@@ -138,7 +140,7 @@ def _hold_back_muted(session: Session, fresh: Iterable[Alarm], now_ms: int) -> s
             continue
         # Nobody knows the error of a flow or a broadcast before all of it is over.
         if errors.get(times[alarm.id], mute.error_key) != mute.error_key:
-            mutes.end(session, [alarm.job_id])
+            job_states.end_mutes(session, [alarm.job_id])
             del known[alarm.job_id]
             continue
         until = iso(mute.until_at)

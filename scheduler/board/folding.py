@@ -30,7 +30,7 @@ from warren.scheduler.board.history import (
     judge,
 )
 from warren.sql.batch import chunks
-from warren.sql.board import due_runs, job_states, live, mutes, quarters
+from warren.sql.board import due_runs, job_states, live, quarters
 from warren.sql.board.due_runs import DueRun, Total
 from warren.sql.board.job_states import StoredError, StoredState, Trouble
 from warren.sql.instants import DAY_MS
@@ -374,7 +374,7 @@ def _store(session: Session, batch: _Batch) -> None:
         {id_: row if id_ in batch.states else row | new for id_, row in rows.items()},
         batch.states,
     )
-    mutes.end_of_other_errors(
+    job_states.end_mutes_of_other_errors(
         session,
         (
             id_

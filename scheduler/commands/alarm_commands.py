@@ -37,8 +37,8 @@ from warren.sql.alarms import alarm_listing, alarms, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm
 from warren.sql.alarms.alarms import MAIL, RUN_END, TEST, AlarmStatus, NewAlarm, RunAlarm
 from warren.sql.alarms.incidents import ListedIncident
-from warren.sql.board import mutes
-from warren.sql.board.mutes import StoredMute
+from warren.sql.board import job_states
+from warren.sql.board.job_states import StoredMute
 from warren.sql.instants import DAY_MS, LATEST_MS, MINUTE_MS, iso
 from warren.sql.models import Alarm, App
 from warren.sql.registry import presence
@@ -345,12 +345,12 @@ class MuteCommands:
             if not now_ms < until_ms <= now_ms + MAX_DAYS * DAY_MS:
                 raise Problem(Code.MUTE_END, "until", most=MAX_DAYS, got=iso(until_ms) or until_ms)
             job = self._context.job(session, job_id, lock=True)
-            mutes.put(
+            job_states.put_mute(
                 session,
                 StoredMute(
                     job_id=job_id,
                     silences=int(silent),
-                    error_key=mutes.error_key_of(session, job_id),
+                    error_key=job_states.error_key_of(session, job_id),
                     made_at=now_ms,
                     made_by=self._context.actor.who,
                     until_at=until_ms,
@@ -372,9 +372,9 @@ class MuteCommands:
 
         def unit(session: Session) -> bool:
             job = self._context.job(session, job_id, lock=True)
-            if mutes.of_job(session, job_id) is None:
+            if job_states.mute_of(session, job_id) is None:
                 return False
-            mutes.end(session, [job_id])
+            job_states.end_mutes(session, [job_id])
             self._context.note_job(session, Action.JOB_UNMUTE, job, self._context.now_ms())
             return True
 

@@ -1,4 +1,7 @@
-"""The stored state of jobs, and the errors of each."""
+"""The stored state of jobs, the errors of each, and their mutes.
+
+A mute says who looks after the trouble of a job, and until when its alarms are not sent.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from enum import IntEnum
@@ -55,6 +58,18 @@ class StoredError(NamedTuple):
     last_at: int
     due_times: int
     run_id: int
+
+
+class StoredMute(NamedTuple):
+    """A mute; see `warren.sql.models.Mute`."""
+
+    job_id: int
+    silences: int
+    error_key: str
+    made_at: int
+    made_by: str
+    until_at: int
+    reason: str
 
 
 def read(session: Session, job_ids: Iterable[int]) -> dict[int, StoredState]:
@@ -128,6 +143,56 @@ def forget_errors(session: Session, job_id: int, keys: Collection[str]) -> None:
             session,
             delete(JobError).where(JobError.job_id == job_id, JobError.error_key.in_(keys)),
         )
+
+
+def put_mute(session: Session, mute: StoredMute) -> None:
+    """Store a mute in place of the job's earlier one."""
+    end_mutes(session, [mute.job_id])
+    session.add(Mute(**mute._asdict()))
+
+
+def end_mutes(session: Session, job_ids: Iterable[int]) -> None:
+    """Delete the mutes of jobs."""
+    for chunk in chunks(job_ids):
+        modify(session, delete(Mute).where(Mute.job_id.in_(chunk)))
+
+
+def end_mutes_of_other_errors(session: Session, job_ids: Iterable[int]) -> None:
+    """Delete the mutes of jobs that fail with another error now."""
+    now = select(JobState.error_key).where(JobState.job_id == Mute.job_id).scalar_subquery()
+    for chunk in chunks(job_ids):
+        modify(session, delete(Mute).where(Mute.job_id.in_(chunk), Mute.error_key != now))
+
+
+def mute_of(session: Session, job_id: int) -> StoredMute | None:
+    """Return the mute of a job; it may have ended."""
+    return next(iter(_mutes(session, [job_id])), None)
+
+
+def silencing_mutes(
+    session: Session, job_ids: Collection[int], *, now_ms: int
+) -> dict[int, StoredMute]:
+    """Return the mutes in force that hold alarms back, by job."""
+    return {
+        mute.job_id: mute
+        for mute in _mutes(session, job_ids)
+        if mute.silences and mute.until_at > now_ms
+    }
+
+
+def error_key_of(session: Session, job_id: int) -> str:
+    """Return the key of the error with which a job fails now; empty if it does not fail."""
+    key = session.execute(select(JobState.error_key).where(JobState.job_id == job_id)).scalar()
+    return key or ""
+
+
+def _mutes(session: Session, job_ids: Collection[int]) -> list[StoredMute]:
+    wanted: Any = query(StoredMute, Mute)
+    return [
+        mute
+        for chunk in chunks(sorted(job_ids))
+        for mute in fetch(session, StoredMute, wanted.where(Mute.job_id.in_(chunk)))
+    ]
 
 
 def purged_until(session: Session, job_ids: Iterable[int]) -> dict[int, int]:

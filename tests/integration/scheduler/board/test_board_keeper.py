@@ -18,7 +18,7 @@ from warren.scheduler.board.keeper import LEASE, BoardKeeper
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End
 from warren.sql import unfolded
-from warren.sql.board import job_states, mutes
+from warren.sql.board import job_states
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
 from warren.sql.ids import RunIds
@@ -154,7 +154,7 @@ def test_a_mute_that_another_error_ended_does_not_come_back(database: Database) 
         fold(keeper)
 
     def is_muted() -> bool:
-        return database.read(lambda session: mutes.of_job(session, desk.job_id)) is not None
+        return database.read(lambda session: job_states.mute_of(session, desk.job_id)) is not None
 
     database.write(lambda session: session.add(App(id=1, name="reports", title="")))
     fold(keeper)

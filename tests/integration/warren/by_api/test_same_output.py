@@ -22,7 +22,7 @@ from warren.resources.operation import Scope
 from warren.sql.accounts.users import Role
 from warren.sql.alarms.alarms import AlarmStatus
 from warren.sql.batch import modify
-from warren.sql.board import mutes
+from warren.sql.board import job_states
 from warren.sql.models import Alarm, Job, Run
 
 #: What is typed, in order; what stands in braces are ids of the sample. Some are refused: the exit
@@ -233,7 +233,7 @@ def test_jobs_are_muted_until_a_time_and_for_a_reason(desk: Desk) -> None:
         job_id = rows.job("sync")
 
         assert way("jobs mute sync --for 4h --why known").out.startswith("sync muted until 20")
-        muted = rows.database.read(lambda session, id_=job_id: mutes.of_job(session, id_))
+        muted = rows.database.read(lambda session, id_=job_id: job_states.mute_of(session, id_))
         noted = way("jobs mute sync script --for 1d --keep-alarms").out
         ended = way("jobs unmute sync").out
 
@@ -242,7 +242,9 @@ def test_jobs_are_muted_until_a_time_and_for_a_reason(desk: Desk) -> None:
         assert noted.splitlines()[0].startswith("sync acknowledged until 20")
         assert noted.splitlines()[1].startswith("script acknowledged until 20")
         assert ended == "sync is not muted\n"
-        assert rows.database.read(lambda session, id_=job_id: mutes.of_job(session, id_)) is None
+        assert (
+            rows.database.read(lambda session, id_=job_id: job_states.mute_of(session, id_)) is None
+        )
 
 
 def rerun_of(session: Session, run_ids: list[int]) -> list[int | None]:
