@@ -31,8 +31,8 @@ from warren.admin_web.visitors import visitor
 from warren.resources.alarms import Alarm
 from warren.resources.instant import to_builtins
 from warren.scheduler.actor import Right
+from warren.scheduler.alarms.channels.addresses import without_secret
 from warren.scheduler.alarms.channels.message import MessageContext, message
-from warren.scheduler.alarms.channels.webhook_url import without_secret
 from warren.scheduler.alarms.events import (
     NO_TARGETS,
     NO_WEBHOOK,

@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from warren.scheduler.alarms.channels.mail_server import MailServer
-from warren.scheduler.alarms.channels.webhook_url import EVERYWHERE, WebhookAllowList
+from warren.scheduler.alarms.channels.addresses import EVERYWHERE, MailServer, WebhookAllowList
 from warren.sql.run_status import RunStatus
 
 

@@ -16,8 +16,12 @@ from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens
 from warren.resources.spelling import did_you_mean, nearest
-from warren.scheduler.alarms.channels.mail_server import MailServer, is_email
-from warren.scheduler.alarms.channels.webhook_url import check_webhook, is_sound_secret
+from warren.scheduler.alarms.channels.addresses import (
+    MailServer,
+    check_webhook,
+    is_email,
+    is_sound_secret,
+)
 from warren.scheduler.commands.token_text import is_whole
 from warren.sql.dialects.url_forms import (
     check_alike,

@@ -9,7 +9,7 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from typing import Any
 
-from warren.scheduler.alarms.channels.mail_server import MailServer, Security
+from warren.scheduler.alarms.channels.addresses import MailServer, Security
 from warren.scheduler.alarms.channels.message import Message
 from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
 from warren.sql.models import Alarm

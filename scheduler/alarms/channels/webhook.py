@@ -18,6 +18,11 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from warren.broker.messages import result_value
+from warren.scheduler.alarms.channels.addresses import (
+    EVERYWHERE,
+    WebhookAllowList,
+    check_webhook,
+)
 from warren.scheduler.alarms.channels.message import (
     SIGNED,
     Message,
@@ -26,11 +31,6 @@ from warren.scheduler.alarms.channels.message import (
     webhook_refusal,
 )
 from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
-from warren.scheduler.alarms.channels.webhook_url import (
-    EVERYWHERE,
-    WebhookAllowList,
-    check_webhook,
-)
 from warren.sql.instants import iso
 from warren.sql.models import Alarm
 from warren.sql.run_status import RunStatus

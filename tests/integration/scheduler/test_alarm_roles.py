@@ -15,8 +15,8 @@ from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
 from warren.broker.messages import HealthIssue, Heartbeat, Load
 from warren.broker.reasons import Reason, Why
+from warren.scheduler.alarms.channels.addresses import MailServer
 from warren.scheduler.alarms.channels.mail import Mailer
-from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import Message, MessageContext
 from warren.scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.channels.webhook import Webhook

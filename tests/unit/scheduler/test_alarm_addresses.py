@@ -2,8 +2,13 @@
 
 import pytest
 
-from warren.scheduler.alarms.channels.mail_server import MailServer, Security, is_email
-from warren.scheduler.alarms.channels.webhook_url import check_webhook, without_secret
+from warren.scheduler.alarms.channels.addresses import (
+    MailServer,
+    Security,
+    check_webhook,
+    is_email,
+    without_secret,
+)
 
 GOOD = [
     "https://example.com/hook?token=x",

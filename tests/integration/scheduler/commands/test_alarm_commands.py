@@ -11,8 +11,8 @@ from tests.support.mailbox import Mailbox
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
 from warren.scheduler.actor import Right
+from warren.scheduler.alarms.channels.addresses import MailServer
 from warren.scheduler.alarms.channels.mail import Mailer
-from warren.scheduler.alarms.channels.mail_server import MailServer
 from warren.scheduler.alarms.channels.message import MessageContext
 from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign

@@ -1,9 +1,12 @@
-"""The SMTP server for e-mails, parsed from one URL in the settings."""
+"""Where alarms may go: e-mail addresses and the SMTP server, and the URLs of webhooks."""
 
 import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
+
+from warren.broker.destinations import Destinations, is_never_called, literal
+from warren.scheduler.problems import Code, Problem
 
 #: Longest address that the column holds.
 MAX_EMAILS_LENGTH = 255
@@ -24,7 +27,7 @@ _PORTS = {Security.NONE: 25, Security.TLS: 465, Security.STARTTLS: 587}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MailServer:
-    """An SMTP server, our account there, and the sender of our e-mails."""
+    """An SMTP server, our account there, and the sender of our e-mails; one URL in the settings."""
 
     host: str
     port: int
@@ -77,3 +80,48 @@ def _split(url: str) -> tuple[SplitResult, int | None]:
     if port == 0:
         raise ValueError("the port is not a number from 1 to 65535") from None
     return parts, port
+
+
+#: The longest URL of a webhook, and the longest secret of a robot.
+MAX_LENGTH = 512
+MAX_SECRET_LENGTH = 255
+
+
+class WebhookAllowList(Destinations):
+    """Where webhooks may go; anywhere if nothing is listed."""
+
+    setting = "WARREN_WEBHOOK_ALLOW"
+
+
+EVERYWHERE = WebhookAllowList()
+
+
+def check_webhook(url: str, field: str = "alarm/webhook") -> None:
+    """Raise Problem unless a URL can be a webhook's; judges the URL only.
+
+    A host name is resolved, and its addresses checked, only when an alarm is sent.
+    """
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        good = None
+    if not good or len(url) > MAX_LENGTH or re.search(r"[^!-~]", url):
+        raise Problem(Code.WEBHOOK, field, got=url[:100])
+    if parts.username or parts.password:
+        raise Problem(Code.WEBHOOK_USER, field)
+    address = literal(parts.hostname or "")
+    if address is not None and is_never_called(address):
+        raise Problem(Code.WEBHOOK_LINK_LOCAL, field, got=url[:100])
+
+
+def without_secret(url: str) -> str:
+    """Return a webhook's URL without what may be secret: scheme and host only."""
+    parts = urlsplit(url)
+    host = parts.hostname or "?"
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}/…"
+
+
+def is_sound_secret(secret: str) -> bool:
+    """Return whether a text can be a robot's secret; an empty one is none."""
+    return len(secret) <= MAX_SECRET_LENGTH and all("!" <= sign <= "~" for sign in secret)
