@@ -20,7 +20,7 @@ from warren.scheduler.completion.end import End, identity_of, lost, never_starte
 from warren.scheduler.jobs.script_cache import few_scripts
 from warren.scheduler.membership.roster import Roster, Standing
 from warren.scheduler.node_context import NodeContext
-from warren.scheduler.recovery.rescuer import Resender
+from warren.scheduler.recovery.rescuer import made_again
 from warren.scheduler.triggers import TRIGGER_VALID_SECONDS, TriggerPublisher
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import queries
@@ -69,7 +69,6 @@ class Reconciler:
         self._context = context
         self._ender = ender
         self._publisher = publisher
-        self._resender = Resender(context)
         self._admin = admin
         self._requester = requester
         self._roster = roster
@@ -191,7 +190,7 @@ class Reconciler:
         if not rows or not self._publisher.is_open:
             return
         rows = few_scripts(rows)  # the others will be asked about again
-        triggers, orphans = self._resender.again(rows)
+        triggers, orphans = made_again(self._context, rows)
         log.warning("triggers_sent_again", count=len(triggers))
         self._publisher.send(triggers, decided_at=decided_at).result()
         now_ms = self._context.now_ms()

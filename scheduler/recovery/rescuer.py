@@ -72,23 +72,16 @@ class TriggerParts:
             return None
 
 
-class Resender:
-    """Makes triggers again for rescuer and reconciler; it publishes nothing."""
-
-    def __init__(self, context: NodeContext) -> None:
-        self._context = context
-
-    def again(self, rows: Sequence[RoutedRun]) -> Resending:
-        """Return the triggers of routed runs, and the runs that can no longer get one."""
-        apps = self._context.app_names.known()
-        database = self._context.database
-        epoch = database.epoch
-        parts = replace(database.read(lambda session: _parts(session, rows, apps)), epoch=epoch)
-        made = [(row, parts.trigger(row)) for row in rows]
-        return Resending(
-            triggers=[trigger for _, trigger in made if trigger is not None],
-            orphans=[row for row, trigger in made if trigger is None],
-        )
+def made_again(context: NodeContext, rows: Sequence[RoutedRun]) -> Resending:
+    """Return the triggers of routed runs, for rescuer and reconciler; publishes nothing."""
+    database, apps = context.database, context.app_names.known()
+    epoch = database.epoch
+    parts = replace(database.read(lambda session: _parts(session, rows, apps)), epoch=epoch)
+    made = [(row, parts.trigger(row)) for row in rows]
+    return Resending(
+        triggers=[trigger for _, trigger in made if trigger is not None],
+        orphans=[row for row, trigger in made if trigger is None],
+    )
 
 
 def _parts(session: Session, rows: Sequence[RoutedRun], apps: Mapping[int, str]) -> TriggerParts:
@@ -142,7 +135,6 @@ class Rescuer:
         self._context = context
         self._ender = ender
         self._publisher = publisher
-        self._resender = Resender(context)
         self._roster = roster
         self._silent_ms = int(context.timeouts.owner_silent * 1000)
         self._take_over_ms = int(context.timeouts.take_over * 1000)
@@ -217,7 +209,7 @@ class Rescuer:
     def _send(self, run_ids: Sequence[int]) -> None:
         taken_at = self._context.monotonic()
         rows = self._context.database.read(lambda session: queries.by_ids(session, run_ids))
-        triggers, orphans = self._resender.again(rows)
+        triggers, orphans = made_again(self._context, rows)
         log.info("triggers_rescued", count=len(triggers))
         result = self._publisher.send(triggers, decided_at=taken_at).result()
         self._note(result, orphans)
