@@ -149,7 +149,7 @@ class ExecutorPages:
         ) -> tuple[list[ExecutorView], dict[str, int], Histories, Blockers]:
             views, ids = self._read(session, known)
             fitting = filter(partial(_is_wanted, form=form), views)
-            in_order = sorted(fitting, key=ORDERS[_order(form)])
+            in_order = sorted(fitting, key=ORDERS[form.order.data or "name"])
             # Stable, so those that are gone come first, in the same order.
             wanted = sorted(in_order, key=lambda view: view.state is not ProcessState.SILENT)
             listed = _after(wanted, after)
@@ -232,10 +232,6 @@ class ExecutorPages:
         now_ms = self._services.now_ms()
         away = read_schedulers(session, now_ms).unreachable
         return executor_views(rows, lists, now_ms, catalogues, away), ids
-
-
-def _order(form: ExecutorFilterForm) -> str:
-    return form.order.data or "name"
 
 
 def _after(executors: list[ExecutorView], key: str) -> list[ExecutorView]:

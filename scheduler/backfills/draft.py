@@ -136,7 +136,9 @@ def draft(session: Session, job: Job, request: BackfillRequest, *, zone: str, no
 
 
 def _draft(session: Session, job: Job, request: BackfillRequest, zone: str, now_ms: int) -> Draft:
-    kept = _kept(session, job, zone) if not request.dates else _dates(job, zone)
+    kept = (
+        KeptSchedule.of_dates(job.timezone or zone) if request.dates else _kept(session, job, zone)
+    )
     spans = _spans(job, request, kept, now_ms)
     count = DueTimes(kept, spans).count()
     if count > MAX_TICKS:
@@ -161,10 +163,6 @@ def _anchor(session: Session, job: Job) -> int:
         return job.next_tick_at
     anchors = [change.anchor for change in history.changes_of(session, job.id) if change.anchor]
     return anchors[-1] if anchors else 0
-
-
-def _dates(job: Job, zone: str) -> KeptSchedule:
-    return KeptSchedule.of_dates(job.timezone or zone)
 
 
 def _spans(job: Job, request: BackfillRequest, kept: KeptSchedule, now_ms: int) -> Sequence[Span]:

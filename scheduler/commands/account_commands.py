@@ -220,14 +220,11 @@ class UserCommands:
         # Lock administrators first: if two demote each other at once, the second sees the first.
         administrators = users.lock_administrators(session)
         user = _user(session, user_id, lock=True)
-        if self._is_own(user.name):
+        if user.name.casefold() == self._context.actor.who.casefold():
             raise Problem(Code.OWN_USER, name=user.name)
         if leaves and administrators == [user.name]:
             raise Problem(Code.LAST_ADMINISTRATOR, name=user.name)
         return user
-
-    def _is_own(self, name: str) -> bool:
-        return name.casefold() == self._context.actor.who.casefold()
 
     def _note(
         self,

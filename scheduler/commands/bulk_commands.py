@@ -184,10 +184,7 @@ class BulkRunCommands:
     def kill(self, run_ids: Sequence[int]) -> Iterator[Part]:
         """Cancel runs that are planned, and request kills of those in flight."""
         for part in chunks(run_ids, KILL_LIMIT):
-            yield self._part(partial(self._kill, run_ids=part))
-
-    def _part(self, unit: Callable[[Session], Counts]) -> Part:
-        return Part(self._context.write(Right.OPERATE, unit))
+            yield Part(self._context.write(Right.OPERATE, partial(self._kill, run_ids=part)))
 
     def _again(self, session: Session, run_ids: Sequence[int], first: int, once: FormKey) -> Part:
         runs = [

@@ -95,7 +95,7 @@ def up(
         database = Database(home_database_url())
         held.callback(database.close)
         migration.upgrade(database)
-        frame = _embedded(settings)
+        frame = replace(settings, grace_seconds=GRACE_SECONDS, drain_seconds=0.0)
         platform = AllInOne(frame, database, home_secret(settings))
         held.callback(platform.close, signals)
         name = check_app(jobs.app(database) if app is None else app)
@@ -129,10 +129,6 @@ def _refuse_services(settings: Settings) -> None:
                 f"WARREN_{name}_URL is set, but `warren up` uses its own in {HOME}; "
                 "unset it, or run `warren scheduler` and `warren executor`"
             )
-
-
-def _embedded(settings: Settings) -> Settings:
-    return replace(settings, grace_seconds=GRACE_SECONDS, drain_seconds=0.0)
 
 
 def _counted(executors: int) -> str:
