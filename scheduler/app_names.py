@@ -1,11 +1,11 @@
-"""Resolves names to ids, caches the names of apps, and checks one-line texts.
+"""Resolves names to ids, and checks one-line texts.
 
 Console, command line and API accept names; commands take only ids.
 """
 
 import re
 import unicodedata
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 from warren.resources.spelling import nearest
 from warren.sql.accounts import tokens, users
@@ -100,50 +100,3 @@ def without_invisible(text: str) -> str:
 def bare_line(text: str, longest: int) -> str:
     """Return a text as one line of at most `longest` characters, without control characters."""
     return " ".join(_CONTROL.sub(" ", text).split())[:longest]
-
-
-class AppNames:
-    """A cache of the names of apps, which never change; an unknown name reloads it.
-
-    So does another server, whose apps may have other ids.
-    """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-        self._names: dict[int, str] = {}
-        self._turns = -1
-
-    def known(self) -> Mapping[int, str]:
-        """Return the names of all known apps by their ids."""
-        return self._names
-
-    def name_of(self, app_id: int) -> str | None:
-        """Return an app's name; None if there is no such app."""
-        if app_id not in self._names or self._is_old:
-            self._read()
-        return self._names.get(app_id)
-
-    def id_of(self, name: str) -> int:
-        """Return an app's id; 0, which no app has, for an unknown name."""
-        if name not in self._names.values() or self._is_old:
-            self._read()
-        return next((app_id for app_id, known in self._names.items() if known == name), 0)
-
-    def refresh(self) -> bool:
-        """Read all names again; return whether any has changed.
-
-        The name of a deleted app may have been given to a new one, with another id.
-        """
-        before = self._names
-        self._read()
-        return self._names != before
-
-    @property
-    def _is_old(self) -> bool:
-        return self._turns != self._database.seen_ids.turns
-
-    def _read(self) -> None:
-        turns = self._database.seen_ids.turns
-        ids = self._database.read(apps.ids_by_name)
-        self._turns = turns
-        self._names = {app_id: name for name, app_id in ids.items()}

@@ -7,7 +7,7 @@ sees the effect.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import TypeVar
@@ -21,12 +21,12 @@ from warren.broker.messages import Boot, Command
 from warren.broker.rpc import Requester
 from warren.broker.signing import Direction, Sealer
 from warren.broker.transport import Batch, Outgoing, Publisher, Transport
-from warren.scheduler.app_names import AppNames
 from warren.scheduler.metrics import RunMetrics
 from warren.scheduler.rounds import WakeUps
 from warren.sql.clock import DatabaseClock
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
+from warren.sql.registry import apps
 from warren.sql.registry.presence import EXECUTOR_ALIVE_MS
 
 
@@ -245,6 +245,53 @@ class Connections:
 T = TypeVar("T")
 
 log = structlog.get_logger()
+
+
+class AppNames:
+    """A cache of the names of apps, which never change; an unknown name reloads it.
+
+    So does another server, whose apps may have other ids.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._names: dict[int, str] = {}
+        self._turns = -1
+
+    def known(self) -> Mapping[int, str]:
+        """Return the names of all known apps by their ids."""
+        return self._names
+
+    def name_of(self, app_id: int) -> str | None:
+        """Return an app's name; None if there is no such app."""
+        if app_id not in self._names or self._is_old:
+            self._read()
+        return self._names.get(app_id)
+
+    def id_of(self, name: str) -> int:
+        """Return an app's id; 0, which no app has, for an unknown name."""
+        if name not in self._names.values() or self._is_old:
+            self._read()
+        return next((app_id for app_id, known in self._names.items() if known == name), 0)
+
+    def refresh(self) -> bool:
+        """Read all names again; return whether any has changed.
+
+        The name of a deleted app may have been given to a new one, with another id.
+        """
+        before = self._names
+        self._read()
+        return self._names != before
+
+    @property
+    def _is_old(self) -> bool:
+        return self._turns != self._database.seen_ids.turns
+
+    def _read(self) -> None:
+        turns = self._database.seen_ids.turns
+        ids = self._database.read(apps.ids_by_name)
+        self._turns = turns
+        self._names = {app_id: name for name, app_id in ids.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

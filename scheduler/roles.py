@@ -34,7 +34,6 @@ from warren.scheduler.alarms.watches import (
     EpochWatch,
     HealthIssueWatch,
 )
-from warren.scheduler.app_names import AppNames
 from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.board.keeper import BoardKeeper
 from warren.scheduler.completion.callbacks import Callbacks
@@ -62,6 +61,7 @@ from warren.scheduler.membership.self_health import ZONE_KEY, SelfHealth
 from warren.scheduler.membership.uptime import SendingUptime
 from warren.scheduler.metrics import METRICS_JOBS, MetricsRecorder
 from warren.scheduler.node_context import (
+    AppNames,
     ClaimLimits,
     CommandSender,
     Connections,

@@ -10,10 +10,10 @@ from tests.support.eventually import eventually
 from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.events import AlarmTargets, from_text
 from warren.scheduler.alarms.watches import EpochWatch
-from warren.scheduler.app_names import AppNames
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.script_cache import Script, Scripts
 from warren.scheduler.membership.roster import Roster
+from warren.scheduler.node_context import AppNames
 from warren.sql.alarms import incidents
 from warren.sql.engine import SeenIds
 from warren.sql.epochs import LEFT_OUT, Cause, all_epochs
