@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from warren.broker import topology
 from warren.broker.transport import Queue
 from warren.errors import CommandError
-from warren.scheduler.app_names import nearest_name
+from warren.scheduler.names import nearest_name
 from warren.scheduler.problems import lookup_problem
 from warren.settings.settings import Settings
 from warren.sql.clock import database_now_ms

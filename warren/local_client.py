@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from warren.database_access import now_ms, open_database
 from warren.scheduler.actor import MAX_NAME_LENGTH, Actor
-from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
+from warren.scheduler.names import Resolver
 from warren.settings.settings import Settings
 from warren.sql.engine import Database
 

@@ -22,7 +22,7 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.broker.reasons import Reason
 from warren.scheduler.actor import Right
-from warren.scheduler.app_names import Resolver
+from warren.scheduler.names import Resolver
 from warren.scheduler.views import blockers
 from warren.scheduler.views.blockers import Blockers
 from warren.scheduler.views.process_view import (

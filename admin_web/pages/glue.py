@@ -22,9 +22,9 @@ from warren.admin_web.url_routes import id_argument, route
 from warren.admin_web.visitors import visitor
 from warren.broker.messages import ScriptLanguage
 from warren.scheduler.actor import Right
-from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.triggers import Trigger
 from warren.scheduler.jobs.script_cache import REMARK_LENGTH, check_source, language_of
+from warren.scheduler.names import is_line
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.views.process_view import ExecutorView, executor_views
 from warren.sql.errors import LookupFailure, NotFound

@@ -28,10 +28,10 @@ from warren.scheduler.alarms.targets import (
     target_problems,
     webhook_problems,
 )
-from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.registration import stored_load
+from warren.scheduler.names import is_line
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.alarms import alarm_listing, alarms, incidents
 from warren.sql.alarms.alarm_listing import AlarmFilter, AlarmState, ListedAlarm

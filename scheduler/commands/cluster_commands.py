@@ -11,10 +11,10 @@ from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
 from warren.scheduler.alarms.targets import columns_of
-from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.jobs.rules import app_problems
 from warren.scheduler.jobs.spec import AppSpec
+from warren.scheduler.names import is_line
 from warren.scheduler.problems import Code, Problem, refusal
 from warren.sql import metrics
 from warren.sql.accounts import identities, users

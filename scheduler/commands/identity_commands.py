@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.account_commands import checked_rights, rights_record
 from warren.scheduler.commands.command_context import Action, AuditLog, CommandContext
 from warren.scheduler.commands.passwords import dummy_hash
+from warren.scheduler.names import is_line
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import identities, tokens, users
 from warren.sql.accounts.identities import (

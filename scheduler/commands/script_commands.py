@@ -3,7 +3,6 @@
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.command_context import Action, CommandContext
 from warren.scheduler.jobs.script_cache import (
     REMARK_LENGTH,
@@ -13,6 +12,7 @@ from warren.scheduler.jobs.script_cache import (
     script_type,
 )
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.names import is_line
 from warren.scheduler.problems import Code, Problem, Word
 from warren.sql.instants import at
 from warren.sql.jobs import script_versions

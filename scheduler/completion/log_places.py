@@ -25,9 +25,9 @@ from warren.broker.messages import (
     LogToStore,
     StoreLogs,
 )
-from warren.scheduler.app_names import bare_line
 from warren.scheduler.completion.end import identity_of
 from warren.scheduler.log_store.store import LogStore, log_key, part_key
+from warren.scheduler.names import bare_line
 from warren.scheduler.node_context import AddressedCommand, CommandSender, NodeContext
 from warren.scheduler.rounds import NAP_SECONDS
 from warren.sql.run_status import RunStatus

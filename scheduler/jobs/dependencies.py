@@ -12,9 +12,9 @@ from functools import cached_property
 from sqlalchemy.orm import Session
 
 from warren.resources.spelling import nearest
-from warren.scheduler.app_names import COMPARED
 from warren.scheduler.flows.graph import Graph
 from warren.scheduler.jobs.rules import CHILDREN
+from warren.scheduler.names import COMPARED
 from warren.scheduler.problems import Code, Problem, Refused, refusal
 from warren.sql.jobs import job_links, job_names
 from warren.sql.registry import apps

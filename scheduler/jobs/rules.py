@@ -9,7 +9,6 @@ from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN, ScriptLanguage
 from warren.broker.process_use import ProcessUse
 from warren.scheduler import expectations
 from warren.scheduler.alarms.targets import target_problems, webhook_problems
-from warren.scheduler.app_names import invisible_in, is_line
 from warren.scheduler.cron.wall_clock import check_zone, load_zone
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import MAX_NODES
@@ -33,6 +32,7 @@ from warren.scheduler.jobs.spec import (
     Tags,
 )
 from warren.scheduler.limits import MAX_LIMITS, parse_use
+from warren.scheduler.names import invisible_in, is_line
 from warren.scheduler.problems import (
     Code,
     FieldName,

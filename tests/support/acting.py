@@ -4,13 +4,13 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from warren.scheduler.actor import CLI, Actor, Right
-from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.cluster_commands import PauseOutcome
 from warren.scheduler.commands.command_context import CommandContext
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.scheduler.limits import LimitSpec
+from warren.scheduler.names import Resolver
 from warren.scheduler.retention.clearing import ClearingCriteria
 from warren.sql.accounts.users import Rights, Role
 from warren.sql.clock import database_now_ms

@@ -12,8 +12,8 @@ from warren.admin_web.services import ApiLimits, ApiServices, JobFiles
 from warren.jobfile.export import job_file
 from warren.jobfile.uploads import check_upload, read_upload
 from warren.resources.operation import Scope
-from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.account_commands import JOB_SCOPES, RIGHTS, TokenSpec
+from warren.scheduler.names import Resolver
 from warren.sql.accounts import users
 from warren.sql.accounts.users import Role, rights_of
 from warren.sql.engine import Database

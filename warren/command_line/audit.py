@@ -9,10 +9,10 @@ import click
 
 from warren.command_options import as_json, examples, takes_settings
 from warren.database_access import now_ms, open_database
-from warren.scheduler.app_names import Resolver
 from warren.scheduler.audit.integrity_check import AuditReport, audit, epoch_of
 from warren.scheduler.audit.tally import COUNTS, MAX_NAMED, JobTally
 from warren.scheduler.membership.self_health import cluster_zone
+from warren.scheduler.names import Resolver
 from warren.scheduler.problems import counted
 from warren.settings.settings import Settings
 from warren.sql import limits

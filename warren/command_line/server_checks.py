@@ -12,7 +12,7 @@ from warren.log_store import make_log_store
 from warren.route_plugins import look_for_routes
 from warren.scheduler.alarms.channels.addresses import MailServer
 from warren.scheduler.alarms.channels.mail import Mailer
-from warren.scheduler.app_names import invisible_in
+from warren.scheduler.names import invisible_in
 from warren.scheduler.views.process_view import node_view
 from warren.settings.secret_files import DATABASE, in_plain_text
 from warren.settings.settings import Settings, cluster_keys

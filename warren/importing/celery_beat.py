@@ -26,10 +26,10 @@ from warren.errors import CommandError
 from warren.executor.handlers.declarations import Retry
 from warren.importing.foreign import ForeignJobs, is_url, open_foreign
 from warren.jobfile.five_fields import BOTH_DAYS, listed, weekdays_and_times
-from warren.scheduler.app_names import without_invisible
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.names import without_invisible
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import CronSchedule, FixedRate, OneTime
 from warren.settings.settings import Settings

@@ -17,11 +17,11 @@ from warren.importing.foreign import ForeignJobs
 from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.channels.addresses import is_email
-from warren.scheduler.app_names import without_invisible
 from warren.scheduler.cron.expression import unix_cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.names import without_invisible
 from warren.scheduler.problems import Code, Problem
 from warren.scheduler.schedules.options import MAX_JITTER, ScheduleOptions
 from warren.scheduler.schedules.registry import UnixCronSchedule

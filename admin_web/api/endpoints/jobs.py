@@ -62,10 +62,10 @@ from warren.resources.jobs import (
     UndoneEdit,
 )
 from warren.resources.operation import JSON, MERGE_PATCH, Scope, page_type
-from warren.scheduler.app_names import Resolver, nearest_name
 from warren.scheduler.commands.field_edits import MAX_EDITED, Edited, FieldEdit, JobEdit
 from warren.scheduler.jobs.records import fingerprint, job_spec
 from warren.scheduler.jobs.spec import JobSpec
+from warren.scheduler.names import Resolver, nearest_name
 from warren.scheduler.problems import Code, Problem, Refused, lookup_problem
 from warren.scheduler.schedules import registry
 from warren.scheduler.schedules.explained import Fate, clock_notes, fates

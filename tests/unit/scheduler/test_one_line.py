@@ -2,9 +2,9 @@
 
 import pytest
 
-from warren.scheduler.app_names import is_line
 from warren.scheduler.commands.cluster_commands import check_reason
 from warren.scheduler.jobs.rules import check_title
+from warren.scheduler.names import is_line
 from warren.scheduler.problems import Problem
 
 #: Controls of both halves, and what ends a line.

@@ -5,7 +5,7 @@ import pytest
 from tests.support.stored_rows import Rows
 from warren.database_access import open_database
 from warren.errors import CommandError
-from warren.scheduler.app_names import Resolver
+from warren.scheduler.names import Resolver
 from warren.settings.settings import Settings
 from warren.sql.errors import NotFound
 

@@ -16,7 +16,6 @@ import msgspec
 from warren.broker.reasons import Reason, Why, Words
 from warren.importing.xxl_job.source_tables import Row
 from warren.scheduler.alarms.channels.addresses import MAX_EMAILS_LENGTH, is_email
-from warren.scheduler.app_names import without_invisible
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict
 from warren.scheduler.jobs.rules import problems
 from warren.scheduler.jobs.script_cache import (
@@ -26,6 +25,7 @@ from warren.scheduler.jobs.script_cache import (
     normal_source,
 )
 from warren.scheduler.jobs.spec import FIELDS, Choice, JobSpec, Line, Number
+from warren.scheduler.names import without_invisible
 from warren.scheduler.problems import Problem
 from warren.scheduler.schedules.registry import CronSchedule, FixedRate, NoSchedule
 from warren.sql.jobs.script_versions import KEPT_VERSIONS

@@ -10,10 +10,10 @@ from tests.support.acting import NamedUsers, acting
 from tests.support.stored_rows import Rows
 from warren.resources.operation import Scope
 from warren.scheduler.actor import Actor, Right
-from warren.scheduler.app_names import Resolver
 from warren.scheduler.commands.account_commands import GLOBAL_SCOPES, TokenSpec, actor_of
 from warren.scheduler.commands.commands import Commands
 from warren.scheduler.commands.token_text import hash_of, is_token, new_token
+from warren.scheduler.names import Resolver
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts import audit_log, tokens
 from warren.sql.accounts.audit_log import AuditFilter
