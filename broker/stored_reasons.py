@@ -1,5 +1,7 @@
 """Reasons as JSON, in messages and in rows, which also hold the English text.
 
+Apart from `reasons`, which users' handlers load, and which imports the standard library only.
+
 Reading never fails: a reason that is too long, invalid or unknown to this version is ignored, and
 the English text is shown as it is.
 """
