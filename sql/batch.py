@@ -2,7 +2,8 @@
 
 These are hot paths, so they bypass the ORM. Models, attributes and guards are constants of the
 calling module; only values come from outside, and they are always parameters, bound as the ORM
-would bind them. Objects that the session has loaded are not refreshed.
+would bind them. Objects that the session has loaded are not refreshed. Many rows are also locked
+and read here by their ids, a chunk of ids at a time.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -11,12 +12,12 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from sqlalchemy import Column, Connection, CursorResult, Delete, Dialect, Update
-from sqlalchemy.orm import DeclarativeBase, Session
+from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Session
 
 from warren.sql.dialects.dialect import Columns, Locking, UpdateRule
 from warren.sql.dialects.supported import PRIMARY_KEY, of, update_by_index
 from warren.sql.models import Model
-from warren.sql.rows import columns_of
+from warren.sql.rows import Query, columns_of, fetch
 
 T = TypeVar("T")
 R = TypeVar("R", bound=NamedTuple)
@@ -119,6 +120,21 @@ def update_alike(
         statement = dialect.update_alike(columns, chunk, mapped[key]) + condition
         count += connection.exec_driver_sql(statement, (*bound, *guard.values)).rowcount
     return count
+
+
+def fetch_by_ids(
+    session: Session,
+    row: type[R],
+    wanted: Query,
+    key: InstrumentedAttribute[int],
+    ids: Iterable[int],
+) -> list[R]:
+    """Execute a query made by `rows.query` for these ids, and return its rows as this type."""
+    return [
+        found
+        for chunk in chunks(sorted(set(ids)))
+        for found in fetch(session, row, wanted.where(key.in_(chunk)))
+    ]
 
 
 def lock_rows(

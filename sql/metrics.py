@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Subquery, delete, func, select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks, modify
+from warren.sql.batch import chunks, fetch_by_ids, modify
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.models import App, Job, JobSuccess, MetricCount, Run
 from warren.sql.models.run_tables import BY_TICK
@@ -124,11 +124,7 @@ def last_successes(session: Session, job_ids: Iterable[int]) -> list[LastSuccess
     """Return the last success of each job that has one."""
     successes = query(LastSuccess, JobSuccess, app=App.name, job=Job.name)
     named = successes.join(Job, Job.id == JobSuccess.job_id).join(App, App.id == Job.app_id)
-    return [
-        row
-        for chunk in chunks(job_ids)
-        for row in fetch(session, LastSuccess, named.where(JobSuccess.job_id.in_(chunk)))
-    ]
+    return fetch_by_ids(session, LastSuccess, named, JobSuccess.job_id, job_ids)
 
 
 def last_successes_in_runs(

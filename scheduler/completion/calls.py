@@ -30,7 +30,7 @@ from warren.sql.jobs import job_rows
 from warren.sql.jobs.job_rows import JobToTrigger
 from warren.sql.listings import ledger, recent
 from warren.sql.run_status import FINE, Kind, RunStatus
-from warren.sql.runs import calls, planned_runs
+from warren.sql.runs import calls, planned_runs, queries
 from warren.sql.runs.calls import NumberedCall
 from warren.sql.runs.run_rows import RunFacts
 from warren.sql.runs.ticks import tick_of
@@ -79,7 +79,7 @@ class CallPlanner:
 
     def plan(self, session: Session, reported: Sequence[ReportedCall]) -> Planned:
         """Plan the runs that were called for the first time."""
-        callers = calls.callers(session, [call.report.run_id for call in reported])
+        callers = queries.facts(session, [call.report.run_id for call in reported])
         unknown = {call.report.run_id for call in reported} - callers.keys()
         theirs = [
             (call.report, caller)
@@ -234,7 +234,7 @@ def end_of_call(session: Session, call: CallName, asking: SentTo) -> CallEnd | N
 
     None: it is open, the call was not reported yet, or the caller was not sent to the asking boot.
     """
-    caller = calls.callers(session, [call.run_id]).get(call.run_id)
+    caller = queries.facts(session, [call.run_id]).get(call.run_id)
     if caller is None or _sent_to(caller) != asking:
         return None
     if call.identity and call.identity != identity_of(caller):

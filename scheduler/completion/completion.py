@@ -76,7 +76,7 @@ from warren.sql.jobs.due_jobs import JobSchedule, JobToPlan
 from warren.sql.jobs.job_links import Followed
 from warren.sql.jobs.job_rows import JobToRun
 from warren.sql.run_status import FAILURES, FINE, Kind, RunStatus
-from warren.sql.runs import calls, planned_runs, queries, reruns, ticks, transitions
+from warren.sql.runs import planned_runs, queries, reruns, ticks, transitions
 from warren.sql.runs.run_rows import EndedRun, FailedRun, LockedRun
 from warren.sql.runs.ticks import tick_of
 from warren.sql.runs.transitions import Success
@@ -718,7 +718,7 @@ class RunEnder:
         """Note a refused call on the caller's page and by an alarm."""
 
         def unit(session: Session) -> None:
-            caller = calls.callers(session, [call.run_id]).get(call.run_id)
+            caller = queries.facts(session, [call.run_id]).get(call.run_id)
             if caller is not None:
                 self._completion.calls.refuse(session, call, caller, why)
 

@@ -31,7 +31,7 @@ from warren.sql.ids import RunIds
 from warren.sql.jobs import job_names, job_rows, script_versions
 from warren.sql.registry import apps
 from warren.sql.run_status import FINAL, RunStatus
-from warren.sql.runs import flow_nodes, planned_runs, transitions
+from warren.sql.runs import flow_nodes, planned_runs, queries, transitions
 from warren.sql.runs.flow_nodes import BROADCAST, BYPASSED, KEPT, NEW, NodeState, StoredNode
 from warren.sql.runs.planned_runs import NewRun
 from warren.sql.runs.run_rows import LockedRun, RunFacts
@@ -274,7 +274,7 @@ class FlowRuns:
         of_nodes = [row for row in rows if row.flow_run_id is not None]
         if not of_nodes:
             return {}
-        flows = flow_nodes.flows(session, {row.flow_run_id or 0 for row in of_nodes})
+        flows = queries.facts(session, {row.flow_run_id or 0 for row in of_nodes})
         versions = {run_id: flow.script_version for run_id, flow in flows.items()}
         graphs = self._graphs_of(session, versions)
         names = flow_nodes.names(session, {row.origin_id for row in of_nodes})

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, and_, delete, exists, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks, insert_or_ignore, modify
+from warren.sql.batch import chunks, fetch_by_ids, insert_or_ignore, modify
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.models import Alarm, App, Job, Lease, Run
 from warren.sql.models.run_tables import BY_CHANNEL
@@ -68,11 +68,8 @@ def job_targets(session: Session, job_ids: Iterable[int]) -> dict[int, JobRecipi
         app_webhook=App.alarm_webhook,
         app_style=App.alarm_style,
     ).join(App, App.id == Job.app_id)
-    return {
-        job.id: job
-        for chunk in chunks(job_ids)
-        for job in fetch(session, JobRecipients, of_jobs.where(Job.id.in_(chunk)))
-    }
+    jobs = fetch_by_ids(session, JobRecipients, of_jobs, Job.id, job_ids)
+    return {job.id: job for job in jobs}
 
 
 def waiting_apps(session: Session) -> list[WaitingApp]:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import and_, func, not_, or_, select, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks, insert_or_ignore, modify
+from warren.sql.batch import fetch_by_ids, insert_or_ignore, modify
 from warren.sql.models import App, Incident, Job
 from warren.sql.rows import Query, fetch, query
 
@@ -196,8 +196,4 @@ def open_counts(session: Session, job_ids: Iterable[int]) -> list[IncidentCount]
     counted = query(IncidentCount, Incident, app=App.name, job=Job.name, number=func.count())
     named = counted.join(Job, Job.id == Incident.job_id).join(App, App.id == Job.app_id)
     is_open = named.where(Incident.is_open == 1).group_by(App.name, Job.name, Incident.rule)
-    return [
-        row
-        for chunk in chunks(job_ids)
-        for row in fetch(session, IncidentCount, is_open.where(Incident.job_id.in_(chunk)))
-    ]
+    return fetch_by_ids(session, IncidentCount, is_open, Incident.job_id, job_ids)

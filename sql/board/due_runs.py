@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.dialects.supported import use_index
 from warren.sql.models import Job, Run, SkippedTicks
 from warren.sql.models.run_tables import BY_TICK
@@ -118,11 +118,7 @@ def by_ids(
 ) -> list[DueRun]:
     """Return the runs that exist, but not those of some jobs."""
     wanted = query(DueRun, Run).where(Run.job_id.not_in(but_of)) if but_of else query(DueRun, Run)
-    return [
-        run
-        for chunk in chunks(run_ids)
-        for run in fetch(session, DueRun, wanted.where(Run.id.in_(chunk)))
-    ]
+    return fetch_by_ids(session, DueRun, wanted, Run.id, run_ids)
 
 
 def newest(session: Session, job_id: int, *, last_at: int, number: int) -> list[DueRun]:

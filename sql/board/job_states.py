@@ -10,7 +10,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, delete, func, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import ALREADY_LOCKED, chunks, insert_or_ignore, modify, update_each
+from warren.sql.batch import (
+    ALREADY_LOCKED,
+    chunks,
+    fetch_by_ids,
+    insert_or_ignore,
+    modify,
+    update_each,
+)
 from warren.sql.models import JobError, JobState, Mute, Purge
 from warren.sql.rows import fetch, query
 
@@ -74,13 +81,9 @@ class StoredMute(NamedTuple):
 
 def read(session: Session, job_ids: Iterable[int]) -> dict[int, StoredState]:
     """Return the states of jobs that have one."""
-    return {
-        row.job_id: row
-        for chunk in chunks(sorted(job_ids))
-        for row in fetch(
-            session, StoredState, query(StoredState, JobState).where(JobState.job_id.in_(chunk))
-        )
-    }
+    wanted = query(StoredState, JobState)
+    states = fetch_by_ids(session, StoredState, wanted, JobState.job_id, job_ids)
+    return {state.job_id: state for state in states}
 
 
 def rows(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:

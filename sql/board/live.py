@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, delete, func, insert, or_, select, update
 from sqlalchemy.orm import Session
 
 from warren.sql import limits
-from warren.sql.batch import ALREADY_LOCKED, chunks, modify, update_each
+from warren.sql.batch import ALREADY_LOCKED, chunks, fetch_by_ids, modify, update_each
 from warren.sql.models import App, BoardEvent, Job, JobError, JobState, Limit, Registration, Run
 from warren.sql.registry.presence import EXECUTOR
 from warren.sql.rows import fetch, query
@@ -107,13 +107,7 @@ def marked(session: Session) -> set[int]:
 
 def states(session: Session, job_ids: Iterable[int]) -> list[LiveState]:
     """Return what is stored of the open runs of jobs."""
-    return [
-        row
-        for chunk in chunks(sorted(job_ids))
-        for row in fetch(
-            session, LiveState, query(LiveState, JobState).where(JobState.job_id.in_(chunk))
-        )
-    ]
+    return fetch_by_ids(session, LiveState, query(LiveState, JobState), JobState.job_id, job_ids)
 
 
 def mark(session: Session, rows: Iterable[Mapping[str, int]]) -> None:

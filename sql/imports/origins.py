@@ -12,7 +12,7 @@ from sqlalchemy import Select, Table, and_, delete, func, insert, not_, select, 
 from sqlalchemy.orm import InstrumentedAttribute, Session, undefer
 
 from warren.sql import unfolded
-from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.batch import chunks, fetch_by_ids, insert_or_ignore
 from warren.sql.dialects.supported import of
 from warren.sql.instants import midnight
 from warren.sql.models import App, DayReport, History, ImportOrigin, Job, Model, Run, ScriptVersion
@@ -143,11 +143,8 @@ def read_some(
     of_kind = query(Origin, ImportOrigin).where(
         ImportOrigin.source == source, ImportOrigin.kind == kind
     )
-    return {
-        row.source_id: row
-        for chunk in chunks(source_ids)
-        for row in fetch(session, Origin, of_kind.where(ImportOrigin.source_id.in_(chunk)))
-    }
+    rows = fetch_by_ids(session, Origin, of_kind, ImportOrigin.source_id, source_ids)
+    return {row.source_id: row for row in rows}
 
 
 def write(

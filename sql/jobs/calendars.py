@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.jobs import job_names
 from warren.sql.jobs.due_jobs import JobSchedule
@@ -91,11 +91,7 @@ def users_to_plan(session: Session, name: str, *, lock: bool) -> list[JobSchedul
     wanted = use_index(query(JobSchedule, Job), Job, PRIMARY_KEY).order_by(Job.id)
     if lock:
         wanted = wanted.with_for_update()
-    return [
-        user
-        for chunk in chunks(ids)
-        for user in fetch(session, JobSchedule, wanted.where(Job.id.in_(chunk)))
-    ]
+    return fetch_by_ids(session, JobSchedule, wanted, Job.id, ids)
 
 
 def names(session: Session) -> list[str]:

@@ -13,7 +13,7 @@ from sqlalchemy import Select, func, inspect, select, update
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import get_history, set_committed_value
 
-from warren.sql.batch import ALREADY_LOCKED, Guard, chunks, modify, update_each
+from warren.sql.batch import ALREADY_LOCKED, Guard, chunks, fetch_by_ids, modify, update_each
 from warren.sql.dialects.supported import LONG_TEXT, PRIMARY_KEY, use_index
 from warren.sql.explanation import Explanation
 from warren.sql.models import Job
@@ -182,11 +182,8 @@ def earliest_tick() -> Select[int]:
 
 def to_plan(session: Session, job_ids: Iterable[int]) -> dict[int, JobToPlan]:
     """Return the jobs by id, with what is needed to plan runs."""
-    return {
-        row.id: row
-        for chunk in chunks(job_ids)
-        for row in fetch(session, JobToPlan, query(JobToPlan, Job).where(Job.id.in_(chunk)))
-    }
+    jobs = fetch_by_ids(session, JobToPlan, query(JobToPlan, Job), Job.id, job_ids)
+    return {job.id: job for job in jobs}
 
 
 def advance(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:

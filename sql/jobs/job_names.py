@@ -7,13 +7,13 @@ from typing import NamedTuple
 from sqlalchemy import and_, bindparam, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.dialects.supported import use_index
 from warren.sql.errors import Ambiguous, LookupFailure, NotFound
 from warren.sql.models import App, Job
 from warren.sql.models.job_tables import BY_SEARCHED_TEXT
 from warren.sql.registry.apps import ids_by_name
-from warren.sql.rows import Query, contains, fetch, query
+from warren.sql.rows import Query, contains, query
 
 
 class NamedJob(NamedTuple):
@@ -38,11 +38,7 @@ def of_jobs() -> Query:
 
 def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, NamedJob]:
     """Return jobs by id; those that do not exist are left out."""
-    return {
-        job.id: job
-        for chunk in chunks(sorted(set(job_ids)))
-        for job in fetch(session, NamedJob, of_jobs().where(Job.id.in_(chunk)))
-    }
+    return {job.id: job for job in fetch_by_ids(session, NamedJob, of_jobs(), Job.id, job_ids)}
 
 
 def find(session: Session, name: str, app_ids: Collection[int] | None = None) -> Job:

@@ -13,7 +13,7 @@ from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from warren.sql.batch import chunks, insert_or_ignore
+from warren.sql.batch import chunks, fetch_by_ids, insert_or_ignore
 from warren.sql.dialects.supported import PRIMARY_KEY, of, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import NamedJob, ids_in_app, of_jobs
@@ -84,11 +84,8 @@ class JobToTrigger(NamedTuple):
 
 def for_runs(session: Session, job_ids: Iterable[int]) -> dict[int, JobToRun]:
     """Return the jobs by id, with what is needed to dispatch and end runs."""
-    return {
-        row.id: row
-        for chunk in chunks(job_ids)
-        for row in fetch(session, JobToRun, query(JobToRun, Job).where(Job.id.in_(chunk)))
-    }
+    jobs = fetch_by_ids(session, JobToRun, query(JobToRun, Job), Job.id, job_ids)
+    return {job.id: job for job in jobs}
 
 
 def by_ids(session: Session, job_ids: Iterable[int]) -> dict[int, Job]:

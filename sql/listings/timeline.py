@@ -3,14 +3,13 @@
 All queries use an index and have a limit; the results show what was left out.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
 
 from sqlalchemy import Select, func, literal, select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import MINUTE_MS
 from warren.sql.jobs import job_names
@@ -22,6 +21,7 @@ from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.models.run_tables import BY_TICK
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import FINE, OPEN, RunStatus
+from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RunFacts
 
 #: The most runs of each kind in a sample: open, failed and successful ones.
@@ -60,8 +60,8 @@ def sample(
             newest.pop()
             ends.append(newest[-1].due_at)
         sampled += newest
-    runs = _by_ids(session, [run.id for run in sampled])
-    return Sample(runs=runs, complete_from_ms=max(ends, default=None))
+    runs = queries.facts(session, [run.id for run in sampled])
+    return Sample(runs=[*runs.values()], complete_from_ms=max(ends, default=None))
 
 
 def of_jobs(
@@ -106,20 +106,13 @@ def of_apps(
         for app_id in app_ids
     }
     runs: dict[int, list[RunFacts]] = {app_id: [] for app_id in walks}
-    for run in _by_ids(session, [run.id for walk in walks.values() for _, run in walk.rows]):
+    run_ids = [run.id for walk in walks.values() for _, run in walk.rows]
+    for run in queries.facts(session, run_ids).values():
         runs[run.app_id].append(run)
     return {
         app_id: Sample(runs=runs[app_id], complete_from_ms=walk.end[0] if walk.end else None)
         for app_id, walk in walks.items()
     }
-
-
-def _by_ids(session: Session, run_ids: Iterable[int]) -> list[RunFacts]:
-    return [
-        run
-        for chunk in chunks(run_ids)
-        for run in fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(chunk)))
-    ]
 
 
 #: The most runs of one day that are examined, the latest ones.

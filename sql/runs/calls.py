@@ -1,6 +1,6 @@
 """Runs that other runs called; each call of a due time and shard is stored once."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from sqlalchemy import ColumnElement, and_, func, or_, select, update
@@ -9,7 +9,7 @@ from sqlalchemy.orm import Session
 from warren.sql.batch import chunks, insert_or_ignore, modify
 from warren.sql.explanation import Explanation
 from warren.sql.models import Call, FlowNode, Run
-from warren.sql.rows import fetch, query
+from warren.sql.runs import queries
 from warren.sql.runs.run_rows import RunFacts
 
 #: Calls in one statement: each has a condition of its own.
@@ -30,15 +30,6 @@ class NumberedCall(NamedTuple):
     run_id: int
 
 
-def callers(session: Session, run_ids: Iterable[int]) -> dict[int, RunFacts]:
-    """Return the runs that exist among these, by id."""
-    return {
-        row.id: row
-        for chunk in chunks(sorted(set(run_ids)))
-        for row in fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(chunk)))
-    }
-
-
 def first_origin(session: Session, caller: RunFacts) -> int:
     """Return the origin of the run that was repeated first, under which calls are kept.
 
@@ -47,7 +38,7 @@ def first_origin(session: Session, caller: RunFacts) -> int:
     first = _repeated(session, caller)[-1]
     if first.flow_run_id is None:
         return first.origin_id
-    of_flow = callers(session, [first.flow_run_id]).get(first.flow_run_id)
+    of_flow = queries.facts(session, [first.flow_run_id]).get(first.flow_run_id)
     if of_flow is None:  # deleted
         return first.origin_id
     repeated = _repeated(session, of_flow)
@@ -69,7 +60,7 @@ def _repeated(session: Session, run: RunFacts) -> list[RunFacts]:
     """Return a run, the one that it repeats, and so on back to the first."""
     chain = [run]
     while run.rerun_of is not None and len(chain) <= _MAX_RERUNS:
-        repeated = callers(session, [run.rerun_of]).get(run.rerun_of)
+        repeated = queries.facts(session, [run.rerun_of]).get(run.rerun_of)
         if repeated is None:  # deleted
             break
         run = repeated

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import and_, exists, insert, not_, or_, select, update
 from sqlalchemy.orm import Session, aliased
 
-from warren.sql.batch import Guard, chunks, update_alike, update_each
+from warren.sql.batch import Guard, chunks, fetch_by_ids, update_alike, update_each
 from warren.sql.explanation import Explanation
 from warren.sql.models import FlowNode, Job, Run
 from warren.sql.rows import fetch, query
@@ -81,10 +81,9 @@ def add(session: Session, rows: Sequence[Mapping[str, Any]]) -> None:
 
 def of_flows(session: Session, run_ids: Iterable[int]) -> dict[int, list[NodeState]]:
     by_flow: dict[int, list[NodeState]] = defaultdict(list)
-    for chunk in chunks(sorted(set(run_ids))):
-        states = query(NodeState, FlowNode).where(FlowNode.flow_run_id.in_(chunk))
-        for state in fetch(session, NodeState, states):
-            by_flow[state.flow_run_id].append(state)
+    wanted = query(NodeState, FlowNode)
+    for state in fetch_by_ids(session, NodeState, wanted, FlowNode.flow_run_id, run_ids):
+        by_flow[state.flow_run_id].append(state)
     return by_flow
 
 
@@ -125,15 +124,6 @@ def has_any(session: Session, flow_run_id: int) -> bool:
     """Whether a run is that of a flow and was opened."""
     rows = select(FlowNode.id).where(FlowNode.flow_run_id == flow_run_id).limit(1)
     return session.execute(rows).first() is not None
-
-
-def flows(session: Session, flow_run_ids: Iterable[int]) -> dict[int, RunFacts]:
-    """Return these runs of flows, by id."""
-    return {
-        row.id: row
-        for chunk in chunks(sorted(set(flow_run_ids)))
-        for row in fetch(session, RunFacts, query(RunFacts, Run).where(Run.id.in_(chunk)))
-    }
 
 
 def begin(session: Session, rows: Sequence[Mapping[str, Any]]) -> int:

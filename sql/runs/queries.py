@@ -9,14 +9,14 @@ from collections.abc import Iterable
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.dialects.supported import use_index
 from warren.sql.instants import AHEAD_MS, DAY_MS
 from warren.sql.models import App, Job, Run
 from warren.sql.models.run_tables import BY_STATUS
 from warren.sql.rows import fetch, query
 from warren.sql.run_status import IN_FLIGHT, OPEN, RunStatus
-from warren.sql.runs.run_rows import EndedRun, LockedRun, RoutedRun, TracedRun
+from warren.sql.runs.run_rows import EndedRun, LockedRun, RoutedRun, RunFacts, TracedRun
 from warren.sql.runs.transitions import SentTo
 
 #: Kill requests older than this are ignored; their runs ended otherwise.
@@ -119,11 +119,13 @@ def _was_routed(before_ms: int, now_ms: int) -> ColumnElement[bool]:
 
 
 def by_ids(session: Session, run_ids: Iterable[int]) -> list[RoutedRun]:
-    return [
-        row
-        for chunk in chunks(run_ids)
-        for row in fetch(session, RoutedRun, query(RoutedRun, Run).where(Run.id.in_(chunk)))
-    ]
+    return fetch_by_ids(session, RoutedRun, query(RoutedRun, Run), Run.id, run_ids)
+
+
+def facts(session: Session, run_ids: Iterable[int]) -> dict[int, RunFacts]:
+    """Return the runs that exist among these, by id."""
+    runs = fetch_by_ids(session, RunFacts, query(RunFacts, Run), Run.id, run_ids)
+    return {run.id: run for run in runs}
 
 
 def underway(session: Session, run_ids: Iterable[int], *, since_ms: int) -> list[RoutedRun]:
@@ -179,11 +181,8 @@ def statuses(session: Session, run_ids: Iterable[int]) -> dict[int, RunStatus]:
 
 def ended(session: Session, run_ids: Iterable[int]) -> dict[int, EndedRun]:
     """Return the runs by id, with what run webhooks report about them."""
-    return {
-        run.id: run
-        for chunk in chunks(sorted(set(run_ids)))
-        for run in fetch(session, EndedRun, query(EndedRun, Run).where(Run.id.in_(chunk)))
-    }
+    runs = fetch_by_ids(session, EndedRun, query(EndedRun, Run), Run.id, run_ids)
+    return {run.id: run for run in runs}
 
 
 def traced(session: Session, run_ids: Iterable[int]) -> list[TracedRun]:
@@ -193,11 +192,7 @@ def traced(session: Session, run_ids: Iterable[int]) -> list[TracedRun]:
         .outerjoin(Job, Job.id == Run.job_id)
         .outerjoin(App, App.id == Run.app_id)
     )
-    return [
-        run
-        for chunk in chunks(sorted(set(run_ids)))
-        for run in fetch(session, TracedRun, runs.where(Run.id.in_(chunk)))
-    ]
+    return fetch_by_ids(session, TracedRun, runs, Run.id, run_ids)
 
 
 def traceparents(session: Session, run_ids: Iterable[int]) -> dict[int, str]:

@@ -11,7 +11,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import delete, update
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import ALREADY_LOCKED, chunks, insert_or_ignore, modify, update_each
+from warren.sql.batch import (
+    ALREADY_LOCKED,
+    chunks,
+    fetch_by_ids,
+    insert_or_ignore,
+    modify,
+    update_each,
+)
 from warren.sql.models import StoredLog
 from warren.sql.rows import fetch, fetch_one, query
 
@@ -50,13 +57,8 @@ def find(session: Session, run_id: int, identity: int) -> LogRow | None:
 
 
 def by_runs(session: Session, run_ids: Iterable[int]) -> dict[int, LogRow]:
-    return {
-        row.run_id: row
-        for chunk in chunks(run_ids)
-        for row in fetch(
-            session, LogRow, query(LogRow, StoredLog).where(StoredLog.run_id.in_(chunk))
-        )
-    }
+    rows = fetch_by_ids(session, LogRow, query(LogRow, StoredLog), StoredLog.run_id, run_ids)
+    return {row.run_id: row for row in rows}
 
 
 def offer(session: Session, keys: Mapping[int, tuple[int, str]], now_ms: int) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from sqlalchemy import and_, case, func, or_, select
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.models import App, Job, Purge, Run, SkippedTicks
 from warren.sql.models.run_tables import BY_TICK
@@ -69,12 +69,8 @@ def jobs(session: Session) -> dict[int, AuditedJob]:
 
 
 def jobs_by_ids(session: Session, job_ids: Iterable[int]) -> list[AuditedJob]:
-    """Return the jobs that exist among these, by id."""
-    return [
-        job
-        for chunk in chunks(sorted(job_ids))
-        for job in fetch(session, AuditedJob, _JOBS.where(Job.id.in_(chunk)).order_by(Job.id))
-    ]
+    """Return the jobs that exist among these, in the order of their ids."""
+    return fetch_by_ids(session, AuditedJob, _JOBS.order_by(Job.id), Job.id, job_ids)
 
 
 def ticks_with_rows(
