@@ -22,18 +22,18 @@ from warren.broker.messages import boot_seconds
 from warren.broker.signing import ClusterKeys, Sealer
 from warren.broker.transport import Transport
 from warren.scheduler import pending_work
-from warren.scheduler.alarms.channels.mail import Mailer
-from warren.scheduler.alarms.channels.message import MessageContext
-from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
-from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook
 from warren.scheduler.alarms.events import AlarmPolicy
+from warren.scheduler.alarms.mail import Mailer
+from warren.scheduler.alarms.message import MessageContext
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
+from warren.scheduler.alarms.sender import AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.watches import (
     AbsenceWatch,
     CalendarWatch,
     EpochWatch,
     HealthIssueWatch,
 )
+from warren.scheduler.alarms.webhook import SignedWebhook, Webhook
 from warren.scheduler.backfills.refill import Refill
 from warren.scheduler.board.keeper import BoardKeeper
 from warren.scheduler.completion.callbacks import Callbacks

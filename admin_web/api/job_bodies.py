@@ -12,7 +12,7 @@ from warren.broker.durations import whole_seconds
 from warren.resources.instant import to_builtins
 from warren.resources.jobs import JobState
 from warren.resources.spelling import INSTEAD
-from warren.scheduler.alarms.channels.addresses import without_secret
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.expectations import DECLARED, Expectations
 from warren.scheduler.flows.graph import FIELD as FLOW
 from warren.scheduler.flows.graph import Graph, parse

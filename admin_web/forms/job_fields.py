@@ -31,7 +31,7 @@ from warren.admin_web.forms.param_form import ParamInput
 from warren.admin_web.language import job_labels
 from warren.admin_web.language.labels import problem_text
 from warren.admin_web.local_times import zones
-from warren.scheduler.alarms.channels.message import STYLES
+from warren.scheduler.alarms.message import STYLES
 from warren.scheduler.jobs.spec import FIELDS, Choice, JobSpec, Line, Number, Share, Texts
 from warren.scheduler.jobs.spec import Field as JobField
 from warren.scheduler.problems import Problem

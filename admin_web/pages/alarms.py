@@ -31,8 +31,7 @@ from warren.admin_web.visitors import visitor
 from warren.resources.alarms import Alarm
 from warren.resources.instant import to_builtins
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.channels.addresses import without_secret
-from warren.scheduler.alarms.channels.message import MessageContext, message
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.alarms.events import (
     NO_TARGETS,
     NO_WEBHOOK,
@@ -40,6 +39,7 @@ from warren.scheduler.alarms.events import (
     RunWebhook,
     from_text,
 )
+from warren.scheduler.alarms.message import MessageContext, message
 from warren.scheduler.alarms.targets import channels_of, job_targets, targets_of
 from warren.scheduler.commands.alarm_commands import MAX_REASON_LENGTH, AlarmCommands
 from warren.scheduler.expectations import Rule

@@ -30,9 +30,9 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import visitor
 from warren.broker.messages import ADDRESS_PATTERN, APP_PATTERN
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.channels.addresses import MAX_EMAILS_LENGTH, check_webhook, is_email
-from warren.scheduler.alarms.channels.message import STYLES
+from warren.scheduler.alarms.addresses import MAX_EMAILS_LENGTH, check_webhook, is_email
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.message import STYLES
 from warren.scheduler.alarms.targets import target_problems
 from warren.scheduler.jobs.rules import address_problems, check_app_route, check_title
 from warren.scheduler.jobs.spec import AppSpec

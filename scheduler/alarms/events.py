@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from warren.scheduler.alarms.channels.addresses import EVERYWHERE, MailServer, WebhookAllowList
+from warren.scheduler.alarms.addresses import EVERYWHERE, MailServer, WebhookAllowList
 from warren.sql.run_status import RunStatus
 
 

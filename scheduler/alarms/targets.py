@@ -5,15 +5,15 @@ The rules for targets hold in job files, forms and API alike.
 
 from collections.abc import Iterator
 
-from warren.scheduler.alarms.channels.addresses import (
+from warren.scheduler.alarms.addresses import (
     MAX_EMAILS_LENGTH,
     MAX_SECRET_LENGTH,
     check_webhook,
     is_email,
     is_sound_secret,
 )
-from warren.scheduler.alarms.channels.message import SIGNED, STYLES, style_of
 from warren.scheduler.alarms.events import WHENS, AlarmTargets, News, RunWebhook, to_text
+from warren.scheduler.alarms.message import SIGNED, STYLES, style_of
 from warren.scheduler.problems import Code, Problem, Word, found, unknown_word
 from warren.sql.alarms.alarms import MAIL, JobRecipients, NewAlarm, WaitingApp
 

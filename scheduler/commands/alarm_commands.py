@@ -12,7 +12,7 @@ from dataclasses import replace
 from sqlalchemy.orm import Session
 
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.channels.addresses import without_secret
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.alarms.events import (
     NO_TARGETS,
     NO_WEBHOOK,

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 from warren.broker.messages import Block
 from warren.broker.process_use import ProcessUse
-from warren.scheduler.alarms.channels.addresses import without_secret
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.alarms.events import NO_TARGETS, NO_WEBHOOK, AlarmTargets, RunWebhook
 from warren.scheduler.expectations import NO_EXPECTATIONS, Expectations
 from warren.scheduler.flows.graph import Graph, stored_graph

@@ -2,7 +2,7 @@
 
 from warren.resources.alarms import Alarm, Incident
 from warren.resources.instant import Instant
-from warren.scheduler.alarms.channels.addresses import without_secret
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.alarms.events import kind_of
 from warren.sql.alarms.alarm_listing import ListedAlarm
 from warren.sql.alarms.alarms import MAIL, AlarmStatus

@@ -7,7 +7,7 @@ from typing import Any
 from warren.resources.instant import Instant
 from warren.resources.job_files import Applied, ChangeAnswer, JobWarning
 from warren.resources.jobs import JobOverview
-from warren.scheduler.alarms.channels.addresses import without_secret
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.commands.job_edits import ChangeAction
 from warren.scheduler.commands.job_file_preview import Change
 from warren.scheduler.jobs.spec import FIELDS, JobSpec

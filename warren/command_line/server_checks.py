@@ -10,8 +10,8 @@ from warren.database_access import durable_queues, open_database, registrations
 from warren.errors import WarrenError
 from warren.log_store import make_log_store
 from warren.route_plugins import look_for_routes
-from warren.scheduler.alarms.channels.addresses import MailServer
-from warren.scheduler.alarms.channels.mail import Mailer
+from warren.scheduler.alarms.addresses import MailServer
+from warren.scheduler.alarms.mail import Mailer
 from warren.scheduler.names import invisible_in
 from warren.scheduler.views.process_view import node_view
 from warren.settings.secret_files import DATABASE, in_plain_text

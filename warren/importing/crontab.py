@@ -16,7 +16,7 @@ from warren.errors import CommandError
 from warren.importing.foreign import ForeignJobs
 from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
-from warren.scheduler.alarms.channels.addresses import is_email
+from warren.scheduler.alarms.addresses import is_email
 from warren.scheduler.cron.expression import unix_cron
 from warren.scheduler.cron.wall_clock import load_zone
 from warren.scheduler.jobs.rules import check_app_name, problems

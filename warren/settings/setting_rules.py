@@ -16,7 +16,7 @@ from warren.executor.disk import Reserve
 from warren.executor.fork_server.confinement import JobLimits
 from warren.executor.gateway.allow_list import AccessTokens
 from warren.resources.spelling import did_you_mean, nearest
-from warren.scheduler.alarms.channels.addresses import (
+from warren.scheduler.alarms.addresses import (
     MailServer,
     check_webhook,
     is_email,

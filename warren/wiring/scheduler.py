@@ -14,7 +14,7 @@ from warren.broker.signing import ClusterKeys
 from warren.broker.transport import Transport
 from warren.log_store import make_log_store
 from warren.route_plugins import load_routes
-from warren.scheduler.alarms.channels.addresses import MailServer, WebhookAllowList
+from warren.scheduler.alarms.addresses import MailServer, WebhookAllowList
 from warren.scheduler.alarms.events import AlarmPolicy, AlarmTargets
 from warren.scheduler.completion.run_spans import Span, SpanExporter
 from warren.scheduler.node import SchedulerNode

@@ -23,7 +23,7 @@ from warren.resources.cluster import (
 )
 from warren.resources.operation import PageQuery, Scope, page_type
 from warren.resources.spelling import nearest
-from warren.scheduler.alarms.channels.addresses import without_secret
+from warren.scheduler.alarms.addresses import without_secret
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
 from warren.scheduler.commands.cluster_commands import NEVER, ClusterCommands, PauseOutcome
 from warren.scheduler.jobs.records import app_spec

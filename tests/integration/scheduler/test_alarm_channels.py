@@ -14,11 +14,11 @@ from tests.integration.broker.certificates import Authority
 from tests.support.mailbox import Mailbox
 from tests.support.ports import free_port
 from tests.support.webhook_server import Silence, WebhookServer
-from warren.scheduler.alarms.channels.addresses import MailServer, WebhookAllowList
-from warren.scheduler.alarms.channels.mail import SILENCE_SECONDS, Mailer
-from warren.scheduler.alarms.channels.message import Message
-from warren.scheduler.alarms.channels.sender import RefusedForGood
-from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.scheduler.alarms.addresses import MailServer, WebhookAllowList
+from warren.scheduler.alarms.mail import SILENCE_SECONDS, Mailer
+from warren.scheduler.alarms.message import Message
+from warren.scheduler.alarms.sender import RefusedForGood
+from warren.scheduler.alarms.webhook import Webhook
 
 SAID = Message(
     "[warren] shop/orders failed: FAILED", "message: Zürich — 東京\n.\nend", {"app": "shop"}

@@ -15,14 +15,14 @@ from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
 from warren.broker.messages import HealthIssue, Heartbeat, Load
 from warren.broker.reasons import Reason, Why
-from warren.scheduler.alarms.channels.addresses import MailServer
-from warren.scheduler.alarms.channels.mail import Mailer
-from warren.scheduler.alarms.channels.message import Message, MessageContext
-from warren.scheduler.alarms.channels.sender import CLAIM_MS, AlarmSender, Send, SlowTargets
-from warren.scheduler.alarms.channels.webhook import Webhook
+from warren.scheduler.alarms.addresses import MailServer
 from warren.scheduler.alarms.events import NO_TARGETS, AlarmTargets
+from warren.scheduler.alarms.mail import Mailer
+from warren.scheduler.alarms.message import Message, MessageContext
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, KEEP_MS, AlarmRateLimiter
+from warren.scheduler.alarms.sender import CLAIM_MS, AlarmSender, Send, SlowTargets
 from warren.scheduler.alarms.watches import AbsenceWatch, HealthIssueWatch
+from warren.scheduler.alarms.webhook import Webhook
 from warren.scheduler.board.folding import rebuild
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.completion.end import End

@@ -6,7 +6,7 @@ from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.mailbox import Mailbox
 from tests.support.webhook_server import Silence, WebhookServer
-from warren.scheduler.alarms.channels.addresses import MailServer
+from warren.scheduler.alarms.addresses import MailServer
 from warren.scheduler.alarms.events import AlarmPolicy, AlarmTargets
 from warren.scheduler.jobs.spec import AppSpec, JobSpec
 from warren.sql.alarms.alarms import AlarmStatus

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta
 
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
-from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.events import AlarmTargets, from_text
+from warren.scheduler.alarms.message import MessageContext, message
 from warren.scheduler.alarms.watches import CalendarWatch
 from warren.scheduler.calendars.calendar_spec import CalendarSpec
 from warren.scheduler.jobs.spec import JobSpec

@@ -7,8 +7,8 @@ from sqlalchemy.orm import Session
 from tests.support.acting import acting
 from tests.support.cluster import APP, Cluster, on_memory
 from tests.support.eventually import eventually
-from warren.scheduler.alarms.channels.message import MessageContext, message
 from warren.scheduler.alarms.events import AlarmTargets, from_text
+from warren.scheduler.alarms.message import MessageContext, message
 from warren.scheduler.alarms.watches import EpochWatch
 from warren.scheduler.completion.completion import Completion
 from warren.scheduler.jobs.script_cache import Script, Scripts

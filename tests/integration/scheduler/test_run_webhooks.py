@@ -7,8 +7,8 @@ from tests.support.cluster import APP, SECRET, Cluster, on_memory
 from tests.support.eventually import eventually
 from tests.support.webhook_server import WebhookServer
 from warren.broker.signing import webhook_secret
-from warren.scheduler.alarms.channels.webhook import sign
 from warren.scheduler.alarms.events import AlarmPolicy, RunWebhook
+from warren.scheduler.alarms.webhook import sign
 from warren.scheduler.completion import completion
 from warren.scheduler.jobs.spec import AppSpec
 from warren.sql.alarms import alarms

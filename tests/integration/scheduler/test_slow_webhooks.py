@@ -1,9 +1,9 @@
 """A receiver that does not answer keeps nobody else waiting."""
 
 from tests.support.stored_rows import Rows
-from warren.scheduler.alarms.channels.message import Message, MessageContext
-from warren.scheduler.alarms.channels.sender import LEFT_ALONE_SECONDS, AlarmSender, SlowTargets
 from warren.scheduler.alarms.events import TickNews, to_text
+from warren.scheduler.alarms.message import Message, MessageContext
+from warren.scheduler.alarms.sender import LEFT_ALONE_SECONDS, AlarmSender, SlowTargets
 from warren.sql.alarms import alarms
 from warren.sql.alarms.alarms import RUN_END, AlarmStatus, MessageKind, NewAlarm
 from warren.sql.models import Alarm

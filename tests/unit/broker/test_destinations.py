@@ -7,7 +7,7 @@ import pytest
 from warren.broker.destinations import AddressRefused, Destinations, literal
 from warren.executor.builtin.http import HttpHosts
 from warren.executor.gateway.allow_list import AllowList
-from warren.scheduler.alarms.channels.addresses import WebhookAllowList, check_webhook
+from warren.scheduler.alarms.addresses import WebhookAllowList, check_webhook
 
 EVERYTHING = "0.0.0.0/0, ::/0, evil.example.com, *.example.com"
 CALLERS = (WebhookAllowList, HttpHosts, AllowList)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from warren.scheduler.alarms.channels.addresses import (
+from warren.scheduler.alarms.addresses import (
     MailServer,
     Security,
     check_webhook,

@@ -10,16 +10,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from warren.scheduler.alarms.channels.message import (
-    TAIL_LINES,
-    Message,
-    MessageContext,
-    message,
-    signed_body,
-    style_of,
-    webhook_body,
-    webhook_refusal,
-)
 from warren.scheduler.alarms.events import (
     Absence,
     Failure,
@@ -34,6 +24,16 @@ from warren.scheduler.alarms.events import (
     bare,
     from_text,
     to_text,
+)
+from warren.scheduler.alarms.message import (
+    TAIL_LINES,
+    Message,
+    MessageContext,
+    message,
+    signed_body,
+    style_of,
+    webhook_body,
+    webhook_refusal,
 )
 
 #: 2026-11-20 12:00:00 UTC

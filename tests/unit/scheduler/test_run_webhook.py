@@ -12,10 +12,10 @@ import pytest
 
 from tests.support.webhook_server import WebhookServer
 from warren.broker.signing import ClusterKeys, webhook_secret
-from warren.scheduler.alarms.channels.message import MessageContext, message
-from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.alarms.events import NO_WEBHOOK, RunWebhook, TickNews, from_text, to_text
+from warren.scheduler.alarms.message import MessageContext, message
 from warren.scheduler.alarms.targets import webhook_problems
+from warren.scheduler.alarms.webhook import SignedWebhook, Webhook, sign
 from warren.sql.run_status import RunStatus
 
 DOCS = Path(__file__).parents[3] / "docs"

@@ -15,7 +15,7 @@ import msgspec
 
 from warren.broker.reasons import Reason, Why, Words
 from warren.importing.xxl_job.source_tables import Row
-from warren.scheduler.alarms.channels.addresses import MAX_EMAILS_LENGTH, is_email
+from warren.scheduler.alarms.addresses import MAX_EMAILS_LENGTH, is_email
 from warren.scheduler.imports.items import Finding, ImportedJob, ImportedVersion, Verdict
 from warren.scheduler.jobs.rules import problems
 from warren.scheduler.jobs.script_cache import (

@@ -11,13 +11,13 @@ from tests.support.mailbox import Mailbox
 from tests.support.stored_rows import Rows
 from tests.support.webhook_server import WebhookServer
 from warren.scheduler.actor import Right
-from warren.scheduler.alarms.channels.addresses import MailServer
-from warren.scheduler.alarms.channels.mail import Mailer
-from warren.scheduler.alarms.channels.message import MessageContext
-from warren.scheduler.alarms.channels.sender import AlarmSender, Send, SlowTargets
-from warren.scheduler.alarms.channels.webhook import SignedWebhook, Webhook, sign
+from warren.scheduler.alarms.addresses import MailServer
 from warren.scheduler.alarms.events import AlarmTargets, RunWebhook
+from warren.scheduler.alarms.mail import Mailer
+from warren.scheduler.alarms.message import MessageContext
 from warren.scheduler.alarms.rate_limiter import AlarmRateLimiter
+from warren.scheduler.alarms.sender import AlarmSender, Send, SlowTargets
+from warren.scheduler.alarms.webhook import SignedWebhook, Webhook, sign
 from warren.scheduler.commands.alarm_commands import MAX_TESTS, AlarmCommands
 from warren.scheduler.problems import Code, Problem, Refused
 from warren.sql.alarms import alarm_listing, alarms

@@ -18,19 +18,19 @@ from urllib.parse import SplitResult, urlsplit
 import msgspec
 
 from warren.broker.messages import result_value
-from warren.scheduler.alarms.channels.addresses import (
+from warren.scheduler.alarms.addresses import (
     EVERYWHERE,
     WebhookAllowList,
     check_webhook,
 )
-from warren.scheduler.alarms.channels.message import (
+from warren.scheduler.alarms.message import (
     SIGNED,
     Message,
     signed_body,
     webhook_body,
     webhook_refusal,
 )
-from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
+from warren.scheduler.alarms.sender import SEND_SECONDS, Deadline, RefusedForGood
 from warren.sql.instants import iso
 from warren.sql.models import Alarm
 from warren.sql.run_status import RunStatus

@@ -19,8 +19,8 @@ from typing import Self
 import structlog
 from sqlalchemy.orm import Session
 
-from warren.scheduler.alarms.channels.message import Message, MessageContext, message
 from warren.scheduler.alarms.events import from_text
+from warren.scheduler.alarms.message import Message, MessageContext, message
 from warren.scheduler.alarms.rate_limiter import GIVE_UP_MS, run_ids_of
 from warren.scheduler.names import bare_line
 from warren.scheduler.problems import fault_of

@@ -9,9 +9,9 @@ from email.message import EmailMessage
 from email.utils import formatdate
 from typing import Any
 
-from warren.scheduler.alarms.channels.addresses import MailServer, Security
-from warren.scheduler.alarms.channels.message import Message
-from warren.scheduler.alarms.channels.sender import SEND_SECONDS, Deadline, RefusedForGood
+from warren.scheduler.alarms.addresses import MailServer, Security
+from warren.scheduler.alarms.message import Message
+from warren.scheduler.alarms.sender import SEND_SECONDS, Deadline, RefusedForGood
 from warren.sql.models import Alarm
 
 #: How long the server may be silent.

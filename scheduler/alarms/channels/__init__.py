@@ -1,1 +1,0 @@
-"""How alarms are sent: messages, e-mail, webhooks, and where a webhook may lead."""
