@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from warren.executor.core.agent import Executor
+from warren.executor.agent import Executor
 from warren.executor.errors import ExecutorError
 from warren.executor.gateway.allow_list import AccessTokens, AllowList, NotListed, RemoteUrl
 from warren.executor.gateway.peers import Handover, Peers, Signatures

@@ -13,8 +13,8 @@ from warren.broker.memory import MemoryBroker
 from warren.broker.messages import Finished, boot_seconds
 from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
+from warren.executor.agent import Executor, SchedulerLink
 from warren.executor.boot_context import Limits
-from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.journal.file import AnyRecord, Journal, from_line
 from warren.executor.messaging.heartbeat import SchedulerClock
 from warren.executor.messaging.outbox import Identity

@@ -22,8 +22,8 @@ from tests.support.scripted_slots import RemoteScriptedSlots
 from warren.broker.messages import ScriptLanguage, Trigger
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.broker.transport import Transport
+from warren.executor.agent import Executor, SchedulerLink
 from warren.executor.boot_context import Limits
-from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.handlers.hooks import JobCode
 from warren.executor.messaging.outbox import Identity
 from warren.executor.processes.interface import SlotOptions

@@ -128,7 +128,7 @@ def _at_start(fate: Fate) -> None:
 
 def _at_core(method: str) -> Callable[[Fate], None]:
     def arrange_it(fate: Fate) -> None:
-        from warren.executor.core.core import Core  # noqa: PLC0415 - schedulers do without
+        from warren.executor.core import Core  # noqa: PLC0415 - schedulers do without
 
         _wrap(Core, method, before=lambda *_: fate.strike())
 

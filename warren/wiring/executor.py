@@ -9,9 +9,9 @@ from warren.broker.process_use import ProcessUse
 from warren.broker.signing import AppKeys
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
+from warren.executor.agent import Executor, SchedulerLink
 from warren.executor.boot_context import Limits
 from warren.executor.container import Host
-from warren.executor.core.agent import Executor, SchedulerLink
 from warren.executor.disk import Reserve
 from warren.executor.errors import UserUnusable
 from warren.executor.fork_server.confinement import Confinement, JobLimits, JobUser

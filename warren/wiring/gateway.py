@@ -6,9 +6,9 @@ from functools import cache, partial
 from warren.broker.signing import AppKeys, Sealer
 from warren.broker.transport import Transport
 from warren.errors import SettingsError
+from warren.executor.agent import Executor, SchedulerLink
 from warren.executor.boot_context import Limits
-from warren.executor.core.agent import Executor, SchedulerLink
-from warren.executor.core.core import REMOTE_RETURN_SECONDS
+from warren.executor.core import REMOTE_RETURN_SECONDS
 from warren.executor.disk import Reserve
 from warren.executor.gateway.allow_list import AccessTokens, AllowList
 from warren.executor.gateway.gateway import Gateway

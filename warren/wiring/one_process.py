@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from warren.broker.memory import MemoryBroker
 from warren.broker.signing import AppKeys, ClusterKeys
 from warren.database_access import registrations
-from warren.executor.core.agent import Executor
+from warren.executor.agent import Executor
 from warren.executor.processes.interface import SlotsFactory
 from warren.scheduler.node import SchedulerNode
 from warren.settings.settings import Settings

@@ -24,7 +24,7 @@ from warren.broker.messages import (
     Outcome,
     Started,
 )
-from warren.executor.core.core import Watch
+from warren.executor.core import Watch
 from warren.executor.journal.file import Boot
 from warren.executor.journal.group_commit import CommitPace
 

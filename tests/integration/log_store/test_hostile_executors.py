@@ -10,7 +10,7 @@ from tests.support.cluster import Cluster
 from tests.support.eventually import eventually
 from tests.support.s3_server import S3Server
 from warren.broker.messages import LogEnd, LogPlace, LogPlaces, LogsStored, LogToStore, StoreLogs
-from warren.executor.core.agent import Executor
+from warren.executor.agent import Executor
 from warren.scheduler.completion.end import identity_of
 from warren.scheduler.completion.log_places import NO_RUN, TOO_LARGE
 

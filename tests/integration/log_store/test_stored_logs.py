@@ -12,7 +12,7 @@ from tests.support.eventually import eventually
 from tests.support.s3_server import S3Server
 from warren.admin_web.run_logs import LogReader, ReadStatus
 from warren.broker.messages import Trigger
-from warren.executor.core.agent import Executor
+from warren.executor.agent import Executor
 from warren.scheduler.log_store.store import LogStore, StoredLogs
 
 pytestmark = pytest.mark.parametrize("cluster", ["memory"], indirect=True)

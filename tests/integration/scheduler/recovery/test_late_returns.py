@@ -22,7 +22,7 @@ from tests.support.eventually import eventually
 from tests.support.fake_executor import FakeExecutor
 from tests.support.sql_rows import put
 from warren.broker.messages import Trigger
-from warren.executor.core.agent import Executor
+from warren.executor.agent import Executor
 from warren.scheduler.completion.end import lost, never_started
 from warren.scheduler.node import SchedulerNode
 from warren.sql.models import Alarm, Run

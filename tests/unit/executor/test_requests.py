@@ -1,5 +1,5 @@
 from warren.broker.messages import Kill, Trigger
-from warren.executor.core.requests import EARLY_KILL_LIMIT, EARLY_KILL_SECONDS, EarlyKills
+from warren.executor.requests import EARLY_KILL_LIMIT, EARLY_KILL_SECONDS, EarlyKills
 
 
 class Watch:

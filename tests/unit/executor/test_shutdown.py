@@ -4,8 +4,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from warren.executor.agent import Shutdown
 from warren.executor.boot_context import Limits
-from warren.executor.core.agent import Shutdown
 
 
 class ScriptedEnding:

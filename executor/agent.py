@@ -23,7 +23,7 @@ from warren.broker.signing import AppKeys, Sealer
 from warren.broker.transport import Transport
 from warren.executor.begin_notes import OldNotes
 from warren.executor.boot_context import BootContext, KnownEpoch, Limits
-from warren.executor.core.core import Core
+from warren.executor.core import Core
 from warren.executor.disk import DiskWatch
 from warren.executor.journal.file import Journal
 from warren.executor.journal.run_states import RunStates

@@ -45,13 +45,6 @@ from warren.broker.reasons import Why
 from warren.broker.topology import HEARTBEAT_KEY, command_queue, run_queue
 from warren.broker.transport import Confirm, Publisher
 from warren.executor.boot_context import BootContext
-from warren.executor.core.requests import (
-    AwaitedCalls,
-    CommandHandler,
-    EarlyKills,
-    Intake,
-    QueryResponder,
-)
 from warren.executor.errors import JournalFailed, NewerJournal
 from warren.executor.fork_server.frames import Await, Call
 from warren.executor.journal.file import CallKey
@@ -63,6 +56,13 @@ from warren.executor.messaging.heartbeat import HeartbeatThread, LoadMeter, Sche
 from warren.executor.messaging.inbox import Arrival, Inbox, deliveries_of
 from warren.executor.messaging.outbox import Outbox, Sender
 from warren.executor.processes.interface import SlotEvents, SlotPool
+from warren.executor.requests import (
+    AwaitedCalls,
+    CommandHandler,
+    EarlyKills,
+    Intake,
+    QueryResponder,
+)
 from warren.executor.run_life import Event
 
 #: The most unsettled commands, or messages of up to fifty triggers; the rest stays with the broker,
