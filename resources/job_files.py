@@ -13,7 +13,7 @@ JOB_FILE_BYTES = 5_000_000
 _REQUEST_BYTES = 2 * JOB_FILE_BYTES + 2_000_000
 
 
-class JobFileText(msgspec.Struct, frozen=True):
+class JobFileText(msgspec.Struct, frozen=True, omit_defaults=True):
     """A job file in YAML, and its name in messages.
 
     `places` are what its lines are called instead of NAME:LINE; empty = they are not.
@@ -21,7 +21,7 @@ class JobFileText(msgspec.Struct, frozen=True):
 
     name: Annotated[str, msgspec.Meta(min_length=1, max_length=4096)]
     text: str
-    places: Sequence[str] = []
+    places: Sequence[str] = []  # older APIs do not know it, so nobody sends it empty
 
 
 class ValuesGiven(msgspec.Struct, kw_only=True, frozen=True):

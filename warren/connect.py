@@ -18,7 +18,9 @@ from warren.resources.accounts import LoginAnswer, LoginAsked, LoginProof, Login
 from warren.settings.login import Login, stored_login
 from warren.settings.settings import DATABASE_FILE, PREFIX, Settings
 
-_UNAUTHORIZED, _NOT_FOUND, _INVALID = 401, 404, 422
+_UNAUTHORIZED, _INVALID = 401, 422
+#: What APIs of other versions say to a field or parameter, a path and a method that they lack.
+_UNKNOWN_FIELD, _NOT_FOUND, _NOT_ALLOWED = 400, 404, 405
 
 
 class Way(NamedTuple):
@@ -178,8 +180,12 @@ def words_of(error: ApiError, api: Login) -> str:
         return f"{api.url}: its certificate is not trusted: {cause.verify_message}"
     if error.status == _UNAUTHORIZED:
         return f"{api.url} refused the token: {error}; `warren login` stores another one"
-    if error.status == _NOT_FOUND and error.problem.get("type") == "about:blank":
-        return f"{api.url} does not know this command: it is older than this warren, {__version__}"
+    is_older = f"it is older than this warren, {__version__}"
+    if error.problem.get("type") == "about:blank":
+        if error.status in {_NOT_FOUND, _NOT_ALLOWED}:
+            return f"{api.url} does not know this command: {is_older}"
+        if error.status == _UNKNOWN_FIELD:
+            return f"{api.url} does not know all of this command: {is_older} ({error})"
     if not error.status or "address" in error.problem:  # it names the address itself
         return str(error)
     return _refusal(error) or f"{api.url}: {error}"

@@ -39,7 +39,7 @@ from warren.resources import reports as report_operations
 from warren.resources import runs as run_operations
 from warren.resources.job_files import Applied, JobFileText, ValuesGiven
 from warren.resources.jobs import Job
-from warren.resources.operation import IS_KEY, KEY_HEADER, KEY_RULE, Operation
+from warren.resources.operation import IS_KEY, KEY_HEADER, KEY_RULE, Operation, page_type
 from warren.resources.runs import MAX_TRIGGERS, EndedRun, LogAnswer, Node, Run, RunId, RunWithTick
 
 P = ParamSpec("P")
@@ -241,25 +241,20 @@ resume_app = call_of(cluster_operations.resume_app)
 
 
 def items_of(
-    path: str, wanted: Mapping[str, str | None], limit: int | None, kind: type[T]
-) -> Exchange[list[T]]:
-    """Return the items of a list, page by page."""
-    items: list[T] = []
+    path: str, wanted: Mapping[str, str | None], limit: int | None, kind: Any
+) -> Exchange[list[Any]]:
+    """Return the items of a list, page by page; `kind` is their type."""
+    items: list[Any] = []
     query = {name: value for name, value in wanted.items() if value}
     while limit is None or len(items) < limit:
         size = _PAGE if limit is None else min(_PAGE, limit - len(items))
         response = yield Request(method="GET", path=f"{path}?{urlencode(query | {'limit': size})}")
-        page = value_of(response, _Page)
-        items += msgspec.convert(page.items, list[kind], strict=False)  # type: ignore[valid-type]
+        page = value_of(response, page_type(kind))
+        items += page.items
         if page.next is None:
             break
         query["cursor"] = page.next
     return items
-
-
-class _Page(msgspec.Struct, kw_only=True):
-    items: list[Any]
-    next: str | None
 
 
 def value_of(response: Response, kind: type[T]) -> T:
@@ -525,7 +520,8 @@ def _job_file_body(
         return job_file.encode() if isinstance(job_file, str) else job_file, "application/yaml"
     given = [job_file] if isinstance(job_file, str | bytes | Path | JobFileText) else job_file
     body: dict[str, Any] = {"files": list(_named(given))}
-    body["given" if isinstance(values, ValuesGiven) else "values"] = values
+    if values and values != ValuesGiven():  # older APIs do not know what is given
+        body["given" if isinstance(values, ValuesGiven) else "values"] = values
     return msgspec.json.encode(body), "application/json"
 
 

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from warren.resources.operation import CLOCK_HEADER
 from warren.resources.runs import EndedRun
 
 
@@ -109,12 +110,15 @@ class Response:
         """Return its content.
 
         Raises:
-            ApiError: it is not an answer of Warren's API.
+            ApiError: it is not an answer of Warren's API, or one of a newer version.
 
         """
         try:
             return msgspec.json.decode(self.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            if CLOCK_HEADER.lower() in self.headers:
+                words = f"this client does not understand the answer of a newer Warren: {error}"
+                raise ApiError(self.status, {"detail": words}) from error
             raise ApiError(self.status, _foreign(self.status, self.url)) from error
 
 

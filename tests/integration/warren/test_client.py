@@ -25,11 +25,11 @@ from tests.support.eventually import eventually
 from tests.support.stored_rows import Rows
 from warren import ApiError, AsyncClient, Client, RunFailed
 from warren.admin_web.serving.http_server import ConsoleServer
-from warren.client import Applied, Trigger
+from warren.client import Applied, Trigger, calls
 from warren.client.exchange import Request
 from warren.client.exchange import Response as HttpAnswer
 from warren.errors import JobFileError, SettingsError
-from warren.resources.job_files import JobFileText
+from warren.resources.job_files import JobFileText, ValuesGiven
 from warren.sql.accounts.users import Role
 from warren.sql.models import Run
 
@@ -44,6 +44,8 @@ class Unreliable:
         #: The status of a page that is sent instead of every answer; 0 = none is.
         self.pages = 0
         self.headers: dict[str, str] = {}
+        #: What is answered instead of the content; empty = nothing is.
+        self.replaced = b""
         self._served = app.wsgi_app
 
     def __call__(self, environ: Any, start: Any) -> Any:
@@ -51,6 +53,8 @@ class Unreliable:
             page = Response("<p>Hello</p>", status=self.pages, headers=self.headers)
             return page(environ, start)
         answer = Response.from_app(self._served, environ)
+        if self.replaced:
+            answer.data = self.replaced
         if not self.spoiled:
             return answer(environ, start)
         status, wait = self.spoiled.pop(0)
@@ -416,6 +420,27 @@ def test_a_read_path_may_have_any_characters(client: Client, url: str, token: st
         assert [job["name"] for job in client.read(path)["items"]] == ["nightly"]
     for path in ("/jobs?q=日报", "/jobs?q=a b"):
         assert client.read(path)["items"] == asyncio.run(read(path))["items"] == []
+
+
+def test_an_answer_that_a_newer_api_gives_is_not_blamed_on_the_address(
+    rows: Rows, client: Client, path: Unreliable
+) -> None:
+    run_id = rows.run(1, Clock().now, status="PLANNED")
+    path.replaced = b'{"items": [{"id": "x"}], "next": null}'
+
+    for call in (lambda: client.get(run_id), client.runs):
+        with pytest.raises(ApiError, match="does not understand the answer of a newer Warren: "):
+            call()
+
+
+@pytest.mark.parametrize("values", [{}, ValuesGiven()])
+def test_job_files_are_sent_with_nothing_that_the_first_release_does_not_know(
+    values: dict[str, str] | ValuesGiven,
+) -> None:
+    sent = next(calls.apply([JobFileText("jobs.yaml", "jobs: []")], values=values))
+
+    assert isinstance(sent, Request)
+    assert sent.body == b'{"files":[{"name":"jobs.yaml","text":"jobs: []"}]}'
 
 
 @pytest.mark.parametrize("key", ["订单-42", "order 42", "order\n42"])

@@ -112,6 +112,18 @@ def test_a_proxy_answers(served: Callable[[Flask], str]) -> None:
             "does not know this command: it is older than this warren, ",
         ),
         (
+            405,
+            "application/problem+json",
+            b'{"type":"about:blank","detail":"The method is not allowed","errors":[]}',
+            "does not know this command: it is older than this warren, ",
+        ),
+        (
+            400,
+            "application/problem+json",
+            b'{"type":"about:blank","detail":"the query has unknown parameters","errors":[]}',
+            "does not know all of this command: it is older than this warren, ",
+        ),
+        (
             200,
             "application/json",
             b'{"parts":[{"type":"picture"}]}',
