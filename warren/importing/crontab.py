@@ -18,7 +18,7 @@ from warren.jobfile.five_fields import FIELDS, SHORTCUTS
 from warren.jobfile.sources import read_whole
 from warren.scheduler.alarms.addresses import is_email
 from warren.scheduler.cron.expression import unix_cron
-from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.cron.wall_clock import check_zone
 from warren.scheduler.jobs.rules import check_app_name, problems
 from warren.scheduler.jobs.spec import JobSpec
 from warren.scheduler.names import without_invisible
@@ -75,7 +75,7 @@ def read_crontab(
     """
     check_app_name(app)
     if timezone:
-        load_zone(timezone)
+        check_zone(timezone)
     crontab, environment = ForeignJobs(), _Environment(timezone=timezone, has_users=is_system)
     taken: set[str] = set()
     for number, line in enumerate(text.split("\n"), 1):
@@ -141,7 +141,7 @@ def _assign(name: str, value: str, environment: _Environment) -> str:
         # If it is invalid, later lines are left out instead of run in the previous zone.
         environment.timezone = None
         environment.variables.pop(name, None)
-        load_zone(value)
+        check_zone(value)
         environment.timezone = environment.variables[name] = value
     elif name in _WHO:
         raise ValueError(f"cron sets {name} itself, to the user who runs the command")

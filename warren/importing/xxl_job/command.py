@@ -39,7 +39,7 @@ from warren.importing.xxl_job.sources import DumpSource, LiveSource
 from warren.jobfile.export import job_file
 from warren.local_client import context_on
 from warren.scheduler.commands.command_context import CommandContext
-from warren.scheduler.cron.wall_clock import load_zone
+from warren.scheduler.cron.wall_clock import check_zone, load_zone
 from warren.scheduler.imports.importer import Importer, ImportOptions
 from warren.scheduler.imports.items import (
     Finding,
@@ -165,6 +165,7 @@ class XxlJobImportOptions:
 
 def import_xxl_job(settings: Settings, options: XxlJobImportOptions) -> None:
     """Import, or show what an import would do."""
+    check_zone(options.timezone)
     zone = load_zone(options.timezone)
     _check(options)
     if options.give_back:

@@ -113,6 +113,7 @@ def test_script_does_what_cron_does(command: str, printed: str, tmp_path: Path) 
         ("nonsense", "expected five fields and a command"),
         ("0 0 30 2 * x", "never fires again"),
         ("CRON_TZ=Mars/Base", "expected timezone to be an IANA name"),
+        ("CRON_TZ=Europe/Berln", "did you mean 'Europe/Berlin'?"),
     ],
 )
 def test_line_that_cannot_be_a_job_is_named(line: str, words: str) -> None:
