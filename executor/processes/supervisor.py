@@ -30,6 +30,7 @@ from warren.executor.fork_server.termination import kill_and_reap, marked
 from warren.executor.fork_server.zygote import SURVIVOR_SECONDS
 from warren.executor.handlers.handler_registry import HandlersError
 from warren.executor.handlers.hooks import JobCode
+from warren.executor.run_life import describe_signal
 
 #: Seconds before a dead zygote is replaced: at first, and at most.
 BACKOFF_SECONDS = (0.1, 30.0)
@@ -255,8 +256,7 @@ class Successor:
         code = self._link.close()
         if not self._is_over:
             self._is_over = True
-            words = f"the process that imports the handlers ended with exit code {code}"
-            self._on_end(self._link, self._line or words)
+            self._on_end(self._link, self._line or _ended(code))
 
 
 @dataclass(slots=True)
@@ -627,7 +627,10 @@ def _check_wanted(is_unwanted: Callable[[], bool]) -> None:
 
 
 def _ended(exit_code: int | None) -> str:
-    return f"the process that imports the handlers ended with exit code {exit_code}"
+    ended = f"exit code {exit_code}"
+    if exit_code is not None and exit_code < 0:
+        ended = str(describe_signal(-exit_code))
+    return f"the process that imports the handlers ended with {ended}"
 
 
 def _orphans(started_ticks: int) -> list[linux.ProcessRow]:
