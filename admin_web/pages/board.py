@@ -35,6 +35,7 @@ from warren.admin_web.pages.dashboard import spread
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
+from warren.broker.stored_reasons import from_json
 from warren.resources.board import (
     FAILS,
     BoardEvent,
@@ -252,7 +253,7 @@ class BoardPages:
             of_group=MAX_TICKED if tab == "trouble" else 1,
         )
         shown = view.board
-        spans = [_lasting(event) for event in shown.events]
+        spans = _spans(session, scope, shown.events, now_ms)
         outlooks = board.outlooks(session, known.app_ids, since_ms=now_ms - HOUR_MS)
         event_id = request.args.get("event", 0, type=int)
         page = Page(
@@ -618,13 +619,29 @@ def _mute_url(job_ids: Sequence[int]) -> str:
     return link_to("mutes.ask", id=list(job_ids)) if visitor().may(Right.OPERATE) else ""
 
 
-def _lasting(event: BoardEvent) -> Lasting:
-    """Return an event in words."""
-    label, note, tone, more = _told(event)
+def _spans(
+    session: Session, scope: board.BoardScope, events: Sequence[BoardEvent], now_ms: int
+) -> list[Lasting]:
+    """Return events in words; an outage's error in those of the newest run that has it."""
+    keys = {event.error_key for event in events if event.error_key}
+    newest: Mapping[str, int] = {}
+    if keys and language() != ENGLISH:
+        newest = board.newest_runs_with(session, scope, keys, since_ms=now_ms - DAY_MS)
+    reasons = _reasons(session, newest.values())
+    return [
+        _lasting(event, reason_text(from_json(reasons.get(run_id)) or event.subject))
+        for event in events
+        for run_id in [newest.get(event.error_key, 0)]
+    ]
+
+
+def _lasting(event: BoardEvent, error: str) -> Lasting:
+    """Return an event in words; `error` is that of an outage."""
+    label, note, tone, more = _told(event, error)
     return Lasting(
         id=event.id,
         label=label,
-        title=event.subject if event.kind == "OUTAGE" else label,
+        title=error if event.kind == "OUTAGE" else label,
         note=note,
         tone=tone,
         more_url=more,
@@ -633,12 +650,12 @@ def _lasting(event: BoardEvent) -> Lasting:
     )
 
 
-def _told(event: BoardEvent) -> tuple[str, str, str, str]:
+def _told(event: BoardEvent, error: str) -> tuple[str, str, str, str]:
     """Return the label of an event, its note, its tone, and where more is told about it."""
     match event.kind:
         case "OUTAGE":
             more = url_for("runs.index", status="unresolved")
-            return short_error(event.subject), _of_outage(event), "bad", more
+            return short_error(error), _of_outage(event), "bad", more
         case "NO_SCHEDULER":
             several = gettext("%(n)s due times skipped", n=event.count)
             skipped = _counted(event.count, gettext("1 due time skipped"), several)

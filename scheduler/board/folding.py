@@ -25,7 +25,6 @@ from warren.scheduler.board.history import (
     History,
     Skipped,
     Spell,
-    Streak,
     Summary,
     judge,
 )
@@ -123,7 +122,7 @@ def read_job(session: Session, job_id: int, *, now_ms: int, texts: dict[int, str
             break
     read: dict[int, str] = {}
     named = _with_errors(session, entries, read)
-    spells = _spells(named)
+    spells = history.spells_of(reversed(named))
     # Only what is shown: a job may have failed a million times.
     texts |= {spell.run_id: read[spell.run_id] for spell in spells.values()}
     skips = [_skipped(skip) for skip in due_runs.skips(session, [job_id])]
@@ -291,7 +290,10 @@ def _judged(session: Session, times: Iterable[DueKey]) -> dict[DueKey, DueTime |
         first = min(run.origin_id for run in those) if len(those) == due_runs.LAST_ENDED else 0
         if all(run.shard_total <= 1 and not run.may_be_of_node for run in those):
             due_time = judge([run for run in those if run.origin_id > first], {})
-            judged[key] = due_time if due_time is not None and due_time.is_decided else None
+            is_sure = due_time is not None and (due_time.has_failed or due_time.mended or not first)
+            judged[key] = (
+                due_time if due_time is not None and due_time.is_decided and is_sure else None
+            )
     read = due_runs.at(session, (key for key, due_time in judged.items() if due_time is None))
     nodes = _nodes(session, read)
     return judged | {key: judge(those, nodes) for key, those in _by_time(read).items()}
@@ -399,27 +401,17 @@ def _with_errors(
     """
     named: list[DueTime] = []
     for part in chunks(due_times):
-        failed = {due.run_id: due for due in part if due.has_failed}
+        failed = {due.mended or due.run_id: due for due in part if due.has_failed or due.mended}
         messages = due_runs.messages(session, sorted(failed)) if failed else {}
         errors = {
             run_id: error_of(messages.get(run_id, ""), due.status) for run_id, due in failed.items()
         }
         texts |= {run_id: error.text for run_id, error in errors.items()}
+        keys = {failed[run_id].run_id: error.key for run_id, error in errors.items()}
         named += [
-            replace(due, error=errors[due.run_id].key) if due.has_failed else due for due in part
+            replace(due, error=keys[due.run_id]) if due.run_id in keys else due for due in part
         ]
     return named
-
-
-def _spells(newest_first: Iterable[DueTime]) -> dict[str, Spell]:
-    """Return the last spell of each error among due times."""
-    found: dict[str, Spell] = {}
-    streak = Streak()
-    for due_time in reversed([*newest_first]):
-        streak = streak.then(due_time)
-        if streak.spell is not None:
-            found[streak.spell.error] = streak.spell
-    return found
 
 
 def _nodes(session: Session, runs: Collection[DueRun]) -> Mapping[int, reruns.NodeKey]:

@@ -34,6 +34,7 @@ class DueTime:
     """A due time that is over: its status, that of its run `run_id`, and how long it took.
 
     One that was killed, refused or skipped has decided nothing. `error` is the key of its error.
+    One that had failed and was made good has that error too, and `mended` is the run that failed.
     """
 
     at: int
@@ -41,6 +42,7 @@ class DueTime:
     run_id: int
     took_ms: int = 0
     error: str = ""
+    mended: int = 0
 
     @property
     def is_decided(self) -> bool:
@@ -94,11 +96,13 @@ def _end(runs: Sequence[DueRun]) -> DueTime | None:
         return None
     counted = [run for run in known if RunStatus(run.status) in _RANK] or known
     worst = max(counted, key=lambda run: _RANK.get(RunStatus(run.status), 0))
+    status = RunStatus(worst.status)
     return DueTime(
         at=worst.scheduled_at,
-        status=RunStatus(worst.status),
+        status=status,
         run_id=worst.id,
         took_ms=_took_ms(counted),
+        mended=_last_failed(runs) if status is RunStatus.SUCCEEDED else 0,
     )
 
 
@@ -116,6 +120,14 @@ def _deciding(runs: Sequence[DueRun]) -> DueRun | None:
         return None
     decided = [run for run in final if RunStatus(run.status) in _RANK]
     return (decided or final)[-1]
+
+
+def _last_failed(runs: Iterable[DueRun]) -> int:
+    """Return the newest run that failed and had no attempts left; 0 = there is none."""
+    tries = sorted(runs, key=lambda run: run.attempt)
+    last = {(run.shard_index, run.origin_id): run for run in tries}
+    failed = [run for run in last.values() if run.status in FAILURES]
+    return max(failed, key=lambda run: (run.origin_id, run.id)).id if failed else 0
 
 
 def _took_ms(runs: Sequence[DueRun]) -> int:
@@ -174,7 +186,22 @@ class Streak:
 def _longer(spell: Spell | None, failed: DueTime) -> Spell:
     if spell is None or spell.error != failed.error:
         spell = Spell(error=failed.error, since_at=failed.at, last_at=0, count=0, run_id=0)
-    return replace(spell, last_at=failed.at, count=spell.count + 1, run_id=failed.run_id)
+    run_id = failed.mended or failed.run_id
+    return replace(spell, last_at=failed.at, count=spell.count + 1, run_id=run_id)
+
+
+def spells_of(entries: Iterable[Entry], streak: Streak | None = None) -> dict[str, Spell]:
+    """Return the last spell of each error among entries in order, which come after a streak.
+
+    A due time that was made good is the end of a spell.
+    """
+    found: dict[str, Spell] = {}
+    streak = streak or Streak()
+    for entry in entries:
+        if isinstance(entry, DueTime) and (entry.has_failed or entry.mended):
+            found[entry.error] = _longer(streak.spell, entry)
+        streak = streak.then(entry)
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -249,22 +276,15 @@ class History:
 
     def spells(self) -> dict[str, Spell]:
         """Return the last spell of each error, as far as it is known."""
-        found = dict(self.pushed)
-        streak = self.before
-        if streak.spell is not None:
-            found[streak.spell.error] = streak.spell
-        for entry in self.entries:
-            streak = streak.then(entry)
-            if streak.spell is not None:
-                found[streak.spell.error] = streak.spell
-        return found
+        before = self.before.spell
+        found = self.pushed | ({before.error: before} if before is not None else {})
+        return found | spells_of(self.entries, self.before)
 
     def _push(self) -> None:
         while len(self.entries) > LENGTH:
             oldest = self.entries.pop(0)
+            self.pushed |= spells_of([oldest], self.before)
             self.before = self.before.then(oldest)
-            if self.before.spell is not None:
-                self.pushed[self.before.spell.error] = self.before.spell
             self.pushed_at = oldest.at
 
     def _usual_ms(self) -> int:
@@ -277,8 +297,8 @@ class History:
 
 
 def _takes_back(known: Entry, entry: Entry) -> bool:
-    """Whether a failure is none any more, or has another error."""
-    if isinstance(known, Skipped) or not known.has_failed:
+    """Whether a failure, of now or made good, is none any more or has another error."""
+    if isinstance(known, Skipped) or not (known.has_failed or known.mended):
         return False
     return not isinstance(entry, DueTime) or entry.error != known.error
 
@@ -323,7 +343,9 @@ def to_text(history: History) -> str:
             words.append(_SKIP + ".".join(parts))
         else:
             parts = [at, _base36(entry.took_ms), _base36(entry.run_id)]
-            words.append(_SIGNS[entry.status] + ".".join([*parts, *filter(None, [entry.error])]))
+            parts += [entry.error] if entry.error else []
+            parts += [_base36(entry.mended)] if entry.mended else []
+            words.append(_SIGNS[entry.status] + ".".join(parts))
         last_at = entry.at
     return " ".join(words)
 
@@ -366,7 +388,8 @@ def _entries(words: Iterable[str]) -> Iterator[Entry]:
                 status=_STATUSES[word[0]],
                 took_ms=second,
                 run_id=third,
-                error="".join(parts[3:]),
+                error="".join(parts[3:4]),
+                mended=int("".join(parts[4:]) or "0", 36),
             )
 
 

@@ -183,8 +183,9 @@ def newest_first(
 
 
 def messages(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
-    """Return the beginning of each run's message, or of its routing message if it has none."""
-    text = func.coalesce(func.nullif(Run.message, ""), Run.trigger_message, "")
+    """Return the beginning of each run's message, or of its routing message, or its status."""
+    routed = func.nullif(Run.trigger_message, "")
+    text = func.coalesce(func.nullif(Run.message, ""), routed, Run.status)
     return {
         run_id: message
         for chunk in chunks(run_ids)

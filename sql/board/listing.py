@@ -319,6 +319,17 @@ def over_again(
     return {key: int(number) for key, number in session.execute(counted)}
 
 
+def newest_runs_with(
+    session: Session, scope: BoardScope, error_keys: Collection[str], *, since_ms: int
+) -> dict[str, int]:
+    """Return the newest run that failed with each error since a moment."""
+    newest = select(JobError.error_key, func.max(JobError.run_id)).group_by(JobError.error_key)
+    newest = newest.where(JobError.error_key.in_(sorted(error_keys)), JobError.last_at >= since_ms)
+    if conditions := scope.conditions(Job.app_id, JobError.job_id):
+        newest = newest.join(Job, Job.id == JobError.job_id).where(*conditions)
+    return {key: int(run_id) for key, run_id in session.execute(newest)}
+
+
 def of_jobs_where(
     session: Session, scope: BoardScope, condition: ColumnElement[bool], *, limit: int, place: int
 ) -> list[BoardJob]:

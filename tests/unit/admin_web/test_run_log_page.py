@@ -174,6 +174,17 @@ class TestDifference:
 
         assert f"The log of run {good} cannot be read now" in page
 
+    def test_logs_that_cannot_be_read_are_not_said_to_match(
+        self, app: Flask, runs: tuple[int, int], rows: Rows
+    ) -> None:
+        for run_id in runs:
+            rows.set_run(run_id, address=None, log_tail=None)
+
+        page = signed_in(app, "viewer").get(f"/runs/{runs[1]}/log/difference").text
+
+        assert page.count("cannot be read now") == len(runs)
+        assert "The two logs match." not in page
+
     def test_a_run_without_a_success_before_it_leads_to_its_log(
         self, admin: Visit, runs: tuple[int, int]
     ) -> None:

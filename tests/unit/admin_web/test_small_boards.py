@@ -10,12 +10,15 @@ from tests.support.console import Clock, Visit
 from tests.support.stored_rows import Rows
 from warren.broker.reasons import Why
 from warren.scheduler.board import next_hour
+from warren.scheduler.board.events import OUTAGE_JOBS, look
 from warren.scheduler.board.folding import rebuild
 from warren.scheduler.problems import explanation
 from warren.scheduler.views.board_view import MAX_JOBS
+from warren.sql.board import job_states
 from warren.sql.board.job_states import Trouble
 from warren.sql.instants import HOUR_MS, MINUTE_MS
 from warren.sql.models import BoardEvent, JobError, JobState, Pause
+from warren.sql.run_status import Kind
 
 
 def store(rows: Rows, *states: JobState | JobError) -> None:
@@ -70,6 +73,22 @@ def test_recovered_jobs_are_listed_a_page_at_a_time(rows: Rows, admin: Visit, cl
 
     listed = names(first) + names(second)
     assert len(listed) == len(set(listed)) == MAX_JOBS + 1
+
+
+def test_a_job_whose_only_failure_a_rerun_made_good_has_recovered(
+    rows: Rows, admin: Visit, clock: Clock
+) -> None:
+    job_id, at_ms = rows.job("one"), clock.now - HOUR_MS
+    failed = rows.run(job_id, at_ms, status="FAILED", message="no disk")
+    rows.run(job_id, at_ms, rerun_of=failed, origin_id=None, kind=Kind.RERUN, status="SUCCEEDED")
+    rows.database.write(lambda session: rebuild(session, [job_id], now_ms=clock.now))
+
+    page = admin.get("/?tab=recovered").text
+
+    assert names(page) == ["one"]
+    assert "1 that failed in the last 24 hours has recovered." in page
+    [stored] = rows.database.read(lambda session: job_states.errors(session, job_ids=[job_id]))
+    assert (stored.error_text, stored.run_id, stored.due_times) == ("no disk", failed, 1)
 
 
 def test_the_next_hour_says_what_a_pause_holds(rows: Rows, admin: Visit, clock: Clock) -> None:
@@ -167,6 +186,28 @@ def test_reasons_of_failures_are_in_the_visitors_language(
         assert re.findall(r"以下节点失败且未被处理.([a-z, ]+)<", page) == ["load", "load, publish"]
         assert "no node handled it" not in page
     assert "no node handled it: load<" in admin.get("/", headers={"Accept-Language": "en"}).text
+
+
+def test_the_error_of_an_outage_is_in_the_visitors_language(
+    rows: Rows, admin: Visit, clock: Clock
+) -> None:
+    job_ids = [rows.job(f"job-{number}") for number in range(OUTAGE_JOBS)]
+    for seconds, job_id in enumerate(job_ids, 4):
+        said = explanation(Why.TIMED_OUT(seconds=seconds))
+        rows.run(job_id, clock.now, status="TIMED_OUT", message=said.text, message_why=said.why)
+
+    def unit(session: Session) -> None:
+        rebuild(session, job_ids, now_ms=clock.now)
+        look(session, [], now_ms=clock.now)
+
+    rows.database.write(unit)
+
+    def label(language: str) -> list[str]:
+        page = admin.get("/", headers={"Accept-Language": language}).text
+        return re.findall(r'#needs" title="[^"]+"><strong>([^<]+)<', page)
+
+    assert label("en") == ["timed out after 4 s"]
+    assert label("zh-CN") == ["超过 8 秒的时限"]
 
 
 def test_a_choice_that_is_none_is_refused_in_the_visitors_language(admin: Visit) -> None:
