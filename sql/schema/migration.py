@@ -32,7 +32,8 @@ def upgrade(database: Database) -> str:
         SchemaMismatch: the server is too old, the schema is newer than this Warren or older than
             0.1.0, the database has tables with rows but no schema version, or another upgrade takes
             over a minute.
-        DatabaseUnavailable: the database did not answer.
+        DatabaseUnavailable: the database did not answer, or another upgrade of SQLite takes over
+            25 s.
 
     """
     if problem := database.read(version_problem):
@@ -41,6 +42,7 @@ def upgrade(database: Database) -> str:
         database.url.render_as_string(hide_password=False),
         pool_size=1,
         answer_seconds=_ANSWER_SECONDS,
+        retry_seconds=_LOCK_SECONDS,  # on SQLite, another upgrade locks the whole file
     )
     try:
         migrating.write(_upgrade)
