@@ -102,8 +102,11 @@ class Why(Sentence):
     NO_PROCESS = "cannot start a process: %(why)s"
     TOO_MANY_FILES = "too many open files"
     START_FAILED = "cannot start its process: %(fault)s"
-    ZYGOTE_DIED = "the zygote died"
-    ZYGOTE_GONE = "the zygote died and cannot be replaced: %(fault)s"
+    ZYGOTE_DIED = ("the process that starts jobs on its executor died", "the zygote died")
+    ZYGOTE_GONE = (
+        "the process that starts jobs on its executor died and cannot be replaced: %(fault)s",
+        "the zygote died and cannot be replaced: %(fault)s",
+    )
     HANDLER_GONE = "no handler named %(name)r here"
     HANDLER_GONE_NEAR = "no handler named %(name)r here; did you mean %(near)r?"
     NO_HANDLER = "no handler named %(name)r on %(address)s"

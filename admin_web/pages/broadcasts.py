@@ -13,7 +13,6 @@ from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
-from warren.scheduler.commands.reruns import Outcome
 from warren.sql.listings import recent, run_relations
 from warren.sql.run_status import FAILURES, OPEN, RunStatus
 from warren.sql.runs.run_rows import DetailedRun
@@ -103,9 +102,10 @@ class BroadcastPages:
             return run_relations.open_of_tick(session, run)
 
         run_ids = self._services.database.read(read)
-        parts = self._services.commands(known.actor).bulk_runs.kill(run_ids)
-        if done := sum(part.counts[Outcome.DONE] for part in parts):
-            flash(gettext("Kill requested. Shards: %(n)s.", n=done))
+        for _ in self._services.commands(known.actor).bulk_runs.kill(run_ids):
+            pass
+        if run_ids:
+            flash(gettext("Kill requested. Shards: %(n)s.", n=len(run_ids)))
         else:
             flash(gettext("All shards have already ended."), "error")
         return redirect(url_for("broadcasts.show", run_id=run_id), 303)

@@ -77,7 +77,9 @@ def test_runs_of_a_dead_zygote_end_failed_and_nothing_is_left(harness: SlotHarne
     finished = [harness.wait(run_id) for run_id in run_ids]
 
     assert processes_holding(harness.folder / "held") == []
-    assert {(f.outcome, f.message) for f in finished} == {(Outcome.FAILED, "the zygote died")}
+    assert {(f.outcome, f.message) for f in finished} == {
+        (Outcome.FAILED, "the process that starts jobs on its executor died")
+    }
 
 
 def test_dead_zygote_is_replaced_and_the_slots_work_on(harness: SlotHarness) -> None:
@@ -98,7 +100,10 @@ def test_result_that_was_there_stands_when_the_zygote_dies(harness: SlotHarness)
     kill(harness.zygote)
 
     finished = harness.wait(run_id)
-    assert (finished.outcome, finished.message) == (Outcome.SUCCEEDED, "done (the zygote died)")
+    assert (finished.outcome, finished.message) == (
+        Outcome.SUCCEEDED,
+        "done (the process that starts jobs on its executor died)",
+    )
 
 
 def test_kill_stays_a_kill_when_the_zygote_dies(harness: SlotHarness) -> None:
@@ -120,8 +125,8 @@ def test_zygote_that_dies_while_it_forks_loses_no_run(harness: SlotHarness) -> N
         kill(zygote)
 
         assert {harness.wait(each).message for each in run_ids} <= {
-            "the zygote died",
-            "(the zygote died)",
+            "the process that starts jobs on its executor died",
+            "(the process that starts jobs on its executor died)",
             "",
         }
         harness.turn(lambda before=ready: harness.ready_count > before)
@@ -148,7 +153,9 @@ def test_handlers_that_no_longer_load_are_tried_until_they_do(harness: SlotHarne
 
     harness.turn(lambda: harness.slots.free == 2)
     assert harness.run("quick", "mended").message == "mended"
-    assert away.startswith("the zygote died and cannot be replaced: ")
+    assert away.startswith(
+        "the process that starts jobs on its executor died and cannot be replaced: "
+    )
     assert "SyntaxError" in away
     assert harness.slots.away is None
 
@@ -259,7 +266,10 @@ def test_executors_that_are_threads_of_one_process_do_not_touch_each_other(
     for thread in threads:
         thread.join(60)
 
-    assert messages == {0: ["0"] * 20 + ["the zygote died"], 1: ["1"] * 20 + ["alive"]}
+    assert messages == {
+        0: ["0"] * 20 + ["the process that starts jobs on its executor died"],
+        1: ["1"] * 20 + ["alive"],
+    }
 
 
 EXECUTOR = """

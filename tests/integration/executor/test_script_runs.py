@@ -270,7 +270,10 @@ class TestEnds:
         os.kill(harness.zygote.pid, signal.SIGKILL)
 
         finished = harness.wait(run_id)
-        assert (finished.outcome, finished.message) == (Outcome.FAILED, "the zygote died")
+        assert (finished.outcome, finished.message) == (
+            Outcome.FAILED,
+            "the process that starts jobs on its executor died",
+        )
         assert alive(harness, run_id) == []
         assert list((tmp_path / "gluesource").iterdir()) == []
         harness.close()

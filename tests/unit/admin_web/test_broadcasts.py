@@ -63,8 +63,18 @@ def test_killing_all_shards_leaves_those_that_are_over_alone(
     runs = database.read(lambda session: recent.by_ids(session, shards))
     assert [run.kill_requested_at is not None for run in runs] == [True, False, True]
     assert "Kill requested. Shards: 2." in page
-    again = admin.post(f"/runs/{shards[1]}/shards/kill", follow_redirects=True).text
-    assert "Kill requested. Shards" not in again
+
+
+def test_shards_that_are_still_to_end_are_not_called_over_when_killed_again(
+    admin: Visit, rows: Rows, shards: list[int], clock: Clock
+) -> None:
+    path = f"/runs/{shards[1]}/shards/kill"
+    admin.post(path, follow_redirects=True)
+
+    assert "Kill requested. Shards: 2." in admin.post(path, follow_redirects=True).text
+    for run_id in (shards[0], shards[2]):
+        rows.set_run(run_id, finished_at=clock.now, **ENTERED[RunStatus.KILLED])
+    assert "All shards have already ended." in admin.post(path, follow_redirects=True).text
 
 
 def test_a_shard_shows_its_newest_attempt_and_leads_to_those_before(

@@ -161,7 +161,13 @@ def result(
         (None, result(""), Exit(forced=True, code=-9), DONE, "(hung at exit, killed)"),
         (None, result(), Exit(code=-11), DONE, "done (SIGSEGV (signal 11) at exit)"),
         (None, result(), Exit(code=4), DONE, "done (exit code 4 at exit)"),
-        (None, result(), Exit(failure=Why.ZYGOTE_DIED()), DONE, "done (the zygote died)"),
+        (
+            None,
+            result(),
+            Exit(failure=Why.ZYGOTE_DIED()),
+            DONE,
+            "done (the process that starts jobs on its executor died)",
+        ),
         # it ended without one
         (None, None, Exit(code=0), Outcome.FAILED, "ended with exit code 0 without a result"),
         (None, None, Exit(code=3), Outcome.FAILED, "ended with exit code 3 without a result"),

@@ -22,7 +22,11 @@ def end_of(exit_: Exit) -> tuple[Outcome, str]:
             Outcome.FAILED,
             "SIGKILL (signal 9), most likely from the kernel's out-of-memory killer",
         ),
-        (Exit(code=0, failure=Why.ZYGOTE_DIED()), Outcome.FAILED, "the zygote died"),
+        (
+            Exit(code=0, failure=Why.ZYGOTE_DIED()),
+            Outcome.FAILED,
+            "the process that starts jobs on its executor died",
+        ),
         (
             Exit(code=0, survivors="x (pid 9)"),
             Outcome.SUCCEEDED,
