@@ -524,6 +524,7 @@ def test_a_field_of_many_jobs_is_shown_changed_and_changed_back(applied: Desk) -
     edit_id = done.stdout.split()[-1]
     applied.warren("jobs", "edit", "author", "ann", "often", "--yes")
     undone = applied.warren("jobs", "undo-edit", edit_id)
+    again = applied.warren("jobs", "undo-edit", edit_id, status=1)
     both = applied.refused("jobs", "edit", "timeout", "1", "often", "--all", status=2)
 
     assert "~ reports/nightly\n    timeout: 0 -> 600\n" in dry.stdout
@@ -531,6 +532,7 @@ def test_a_field_of_many_jobs_is_shown_changed_and_changed_back(applied: Desk) -
     assert f"2 changed; to undo it: warren jobs undo-edit {edit_id}" in done.stdout
     assert "1 restored, 1 left alone" in undone.stdout
     assert "reports/often stays as it is" in undone.stderr
+    assert again.stdout == "0 restored, 2 left alone\n"
     assert both.startswith("expected NAMEs or a filter, got both")
     shown = {job["name"]: job["timeout"] for job in applied.listed("jobs", "list", "--json")}
     assert shown == {"manual": 0, "nightly": 0, "often": 600}

@@ -523,9 +523,10 @@ def undo_edit(settings: Settings, edit_id: int, *, as_json: bool) -> int:
     """Undo an edit of many jobs. Jobs that were edited since are named, and stay as they are."""
     with connect(settings) as client:
         undone = client.undo_edit(edit_id)
+    status = 1 if undone.left and not undone.jobs else 0
     if as_json:
         print_struct(undone)
-        return 0
+        return status
     for job in undone.jobs:
         print_line(f"~ {job.job}", "~")
         for words in job.changes:
@@ -533,7 +534,7 @@ def undo_edit(settings: Settings, edit_id: int, *, as_json: bool) -> int:
     for left in undone.left:
         warn(f"{left.job} stays as it is: {left.message}")
     print_line(f"{len(undone.jobs)} restored, {len(undone.left)} left alone")
-    return 0
+    return status
 
 
 @jobs.command(epilog=examples("warren jobs start nightly-report mails/hourly"))
