@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -64,12 +64,20 @@ _TYPES: Mapping[Any, Any] = {
 }
 
 
+#: Seconds in a request, once `as_in_file` has read it.
+_SAID_SECONDS = Annotated[
+    int, msgspec.Meta(description="Seconds; a duration such as `10m` is taken too.")
+]
+
+
 def _type(field: Field) -> Any:
     return _TYPES.get(field.type, field.type)
 
 
 def _said_type(field: Field) -> Any:
     """Return the type of a field in a request."""
+    if is_duration(field):
+        return _SAID_SECONDS
     is_limits = isinstance(field.kind, LimitNames)
     return list[str | dict[str, int]] if is_limits else _type(field)
 

@@ -79,6 +79,18 @@ def test_every_number_has_a_format_in_which_ids_and_milliseconds_fit() -> None:
     assert COMMITTED["components"]["schemas"]["Run"]["properties"]["id"]["format"] == "int64"
 
 
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [("JobBody", "timeout"), ("JobBody", "late_limit"), ("Retry", "delay"), ("CatchUp", "within")],
+)
+def test_durations_of_a_job_say_their_unit_and_how_else_they_may_be_written(
+    body: str, field: str
+) -> None:
+    told = COMMITTED["components"]["schemas"][body]["properties"][field]["description"]
+
+    assert told == "Seconds; a duration such as `10m` is taken too."
+
+
 def test_the_constants_of_generated_clients_are_told_apart() -> None:
     """Go has one space of names for the choices of all enums."""
     schemas = COMMITTED["components"]["schemas"]
