@@ -68,7 +68,9 @@ def audit_command(
             print_json(_tally_json(job))
     else:
         print_table(
-            HEADERS, [_tally_line(job) for job in report.jobs], nothing="no job has ever run"
+            HEADERS,
+            [_tally_line(job) for job in report.jobs],
+            nothing="no due time of a schedule to look for",
         )
         for words in _faults(report, settings.zone):
             print(visible(words))
