@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import time
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -98,6 +99,7 @@ class ProcessState:
             del os.environ[os.fsdecode(name)]
         for name, value in self._expected.items():
             os.environ[os.fsdecode(name)] = os.fsdecode(value)
+        time.tzset()  # `TZ` may have been changed
 
     def _restore_signals(self) -> None:
         for timer in _TIMERS:  # first: without the run's handler, its signal would be deadly

@@ -144,7 +144,7 @@ def process_state():
     return repr((
         os.getcwd(), sorted(environment.items()), mask, [str(h) for h in handlers],
         signal.pthread_sigmask(signal.SIG_BLOCK, ()), signal.getitimer(signal.ITIMER_REAL),
-        sys.stdout is sys.__stdout__, sys.stdin is None,
+        sys.stdout is sys.__stdout__, sys.stdin is None, time.localtime(0).tm_gmtoff,
     ))
 
 @job("vandal")
@@ -155,6 +155,8 @@ def vandal(context):
     os.environ["NEW"] = "1"
     os.environ["PATH"] = "/nowhere"
     os.environ.pop("LANG", None)
+    os.environ["TZ"] = "Asia/Tokyo"
+    time.tzset()
     signal.signal(signal.SIGUSR1, lambda *_: None)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})
