@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from typing import Any, cast
+from urllib.parse import unquote_to_bytes
 
 from flask import Flask, request
 from werkzeug.middleware.proxy_fix import ProxyFix
@@ -182,6 +183,7 @@ def _unknown_caller() -> Call:
 
 def _read(call: Call, view: Mounted) -> None:
     endpoint = view.endpoint
+    _refuse_other_encodings()
     if request.query_string.count(b"&") >= _ARGUMENTS:
         raise Refusal(400, f"expected up to {_ARGUMENTS} parameters")
     if endpoint.query is not None:
@@ -202,6 +204,16 @@ def _read(call: Call, view: Mounted) -> None:
         value = parsed(call.raw)
         is_read = media == JSON and not getattr(endpoint.body, READ_BY_VIEW, False)
         call.body = read_body(endpoint.body, value) if is_read else value
+
+
+def _refuse_other_encodings() -> None:
+    """Refuse names in another encoding than UTF-8, which would be read as other names."""
+    path = cast(ApiRequest, request).path_bytes
+    for what, text in (("path", path), ("query", unquote_to_bytes(request.query_string))):
+        try:
+            text.decode()
+        except UnicodeDecodeError as error:
+            raise Refusal(400, f"expected the {what} in UTF-8") from error
 
 
 def _raw(most: int) -> bytes:

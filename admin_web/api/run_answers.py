@@ -270,12 +270,14 @@ HELD = "warren.held"
 
 
 class ApiRequest(Request):
-    """A request that knows whether its server can hold it, and whether it was held."""
+    """A request that knows its bytes, whether its server can hold it, and whether it was held."""
 
     def __init__(self, environ: dict[str, Any], *args: Any, **more: Any) -> None:
         super().__init__(environ, *args, **more)
         self.hold: Callable[[HeldRequest], None] | None = environ.get(HOLD)
         self.held: HeldRequest | None = environ.get(HELD)
+        #: The bytes of the path; as text, those that are no UTF-8 have been replaced.
+        self.path_bytes: bytes = environ["PATH_INFO"].encode("latin-1")
 
 
 class HeldConnection(Protocol):

@@ -334,6 +334,27 @@ def test_a_yaml_file_with_many_problems_tells_the_first_50(admin: Program) -> No
     assert [one["line"] for one in told["errors"]] == list(range(1, 51))
 
 
+@pytest.mark.parametrize(
+    ("environ", "words"),
+    [
+        ({"PATH_INFO": f"{BASE}/jobs/reports/\xc8\xd5\xb1\xa8"}, "expected the path in UTF-8"),
+        ({"QUERY_STRING": "name=%C8%D5%B1%A8"}, "expected the query in UTF-8"),
+    ],
+)
+def test_names_in_another_encoding_are_not_taken_for_others(
+    admin: Program, rows: Rows, environ: dict[str, str], words: str
+) -> None:
+    answer = admin.put(
+        "/jobs/reports/x",
+        {"handler": "report.daily"},
+        headers={"If-None-Match": "*"},
+        environ_overrides=environ,
+    )
+
+    assert problem_of(answer, 400)["detail"] == words
+    assert admin.get("/jobs").get_json()["items"] == []
+
+
 def test_no_app_takes_the_name_of_a_path(admin: Program, rows: Rows) -> None:
     made = admin.put("/apps/by-id", {"title": "Shadows"})
     applied = admin.post("/apply", {"apps": [{"name": "by-id"}]})
