@@ -22,6 +22,7 @@ from warren.broker.transport import BrokerSettings, is_loopback
 
 #: The reply code for a missing queue or exchange.
 NOT_FOUND = 404
+LOCKED = 405
 _WORDS: dict[type[BaseException], str] = {
     pika.exceptions.ProbableAuthenticationError: "access refused: wrong user or password",
     pika.exceptions.ProbableAccessDeniedError: (

@@ -1,11 +1,13 @@
 """The transport over RabbitMQ: pika, one connection and one thread for each role."""
 
 import logging
+import secrets
 import threading
 import time
 import weakref
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import pika  # type: ignore[import-untyped]
@@ -15,6 +17,7 @@ from pika import spec
 from warren.broker.errors import BrokerUnavailable
 from warren.broker.rabbitmq.admin import AmqpAdmin, declare_queue
 from warren.broker.rabbitmq.link import (
+    LOCKED,
     NOT_FOUND,
     Link,
     parameters_of,
@@ -354,7 +357,8 @@ class Subscription:
         call_later: Callable[[float, Callable[[], None]], None],
     ) -> None:
         self._want = want
-        self.queue = want if isinstance(want, str) else want.name
+        self._name = want if isinstance(want, str) else want.name
+        self.queue = self._name
         self.is_active = False
         self._prefetch = prefetch
         self._consumer = consumer
@@ -375,7 +379,8 @@ class Subscription:
         """Declare and bind the queue again; what is delivered already stays."""
         channel = self._channel
         if isinstance(self._want, Queue) and channel is not None and channel.is_open:
-            declare_queue(channel, self._want, callback=self._on_declared_again)
+            wanted = replace(self._want, name=self.queue)
+            declare_queue(channel, wanted, callback=self._on_declared_again)
 
     def _on_declared_again(self, frame: Any) -> None:
         """Start over if the queue is a new one, which has no consumer.
@@ -451,7 +456,7 @@ class Subscription:
         channel.add_on_cancel_callback(self._on_cancelled)
         channel.basic_qos(prefetch_count=self._prefetch)
         if isinstance(self._want, Queue):
-            declare_queue(channel, self._want)
+            declare_queue(channel, replace(self._want, name=self.queue))
         self._consumer_tag = channel.basic_consume(
             self.queue, self._on_message, callback=self._on_consuming
         )
@@ -492,6 +497,13 @@ class Subscription:
             return
         self.stop()
         if not self._connection.is_open:
+            return
+        is_exclusive = isinstance(self._want, Queue) and self._want.exclusive
+        if is_exclusive and getattr(error, "reply_code", None) == LOCKED:
+            # A lost connection may still hold its queue: since 4.2, RabbitMQ keeps the exclusive
+            # queues of a node that is down until it is back.
+            self.queue = f"{self._name}.{secrets.token_hex(4)}"
+            self._open()
             return
         self._complain(error)
         self._call_later(RETRY_SECONDS, self._open)

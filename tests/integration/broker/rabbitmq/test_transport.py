@@ -521,3 +521,22 @@ def test_every_bad_message_dies_alone_and_the_good_one_after_it_is_read(
     assert consumer.generation == generation
     admin = declared.admin("b")
     assert eventually(lambda: admin.count_messages(topology.DEAD_QUEUE.name) == total)
+
+
+# -- exclusive queues ---------------------------------------------------------------------------
+
+
+def test_a_queue_that_a_lost_connection_holds_is_replaced(
+    declared: AmqpTransport, stranger: Any
+) -> None:
+    """A broker of 4.2 or later keeps it until the node that it was connected to is back."""
+    beats = topology.heartbeat_queue("n1")
+    stranger.queue_declare(beats.name, exclusive=True)
+
+    consumer = ready(declared.consumer("c", [beats], prefetch=10))
+
+    beat = message(b"beat", exchange=topology.REPLY_EXCHANGE, routing_key=topology.HEARTBEAT_KEY)
+    assert ready(declared.publisher("p")).publish([beat]).wait(30) == [Confirm.CONFIRMED]
+    (delivery,) = eventually(lambda: consumer.take(1, 0.1))
+    assert delivery.body == b"beat"
+    assert delivery.queue.startswith(beats.name)
