@@ -73,15 +73,9 @@ def callback_queue(*, quorum: bool = False) -> Queue:
     )
 
 
-def heartbeat_queue(node: str) -> Queue:
+def heartbeat_queue(node: str, *, quorum: bool = False) -> Queue:
     """Return one scheduler's own queue of all heartbeats; they expire after 10 s."""
-    return Queue(
-        name=f"warren.beat.{check_address(node)}",
-        exchange=REPLY_EXCHANGE,
-        routing_keys=(HEARTBEAT_KEY,),
-        exclusive=True,
-        message_ttl_seconds=10,
-    )
+    return _own_queue(f"warren.beat.{check_address(node)}", HEARTBEAT_KEY, 10, quorum=quorum)
 
 
 def answer_key(node: str) -> str:
@@ -89,14 +83,25 @@ def answer_key(node: str) -> str:
     return f"answer.{check_address(node)}"
 
 
-def answer_queue(node: str) -> Queue:
+def answer_queue(node: str, *, quorum: bool = False) -> Queue:
     """Return one node's queue of answers to its questions; they expire after 60 s."""
+    return _own_queue(f"warren.answer.{check_address(node)}", answer_key(node), 60, quorum=quorum)
+
+
+def _own_queue(name: str, routing_key: str, ttl_seconds: float, *, quorum: bool) -> Queue:
+    """Return a queue that only one process reads, and that goes with it.
+
+    Since 4.2, a cluster of RabbitMQ keeps the exclusive queues of a node that is down until it is
+    back, and confirms nothing that it would have to store there; so there it is a quorum queue.
+    """
     return Queue(
-        name=f"warren.answer.{check_address(node)}",
+        name=name,
         exchange=REPLY_EXCHANGE,
-        routing_keys=(answer_key(node),),
-        exclusive=True,
-        message_ttl_seconds=60,
+        routing_keys=(routing_key,),
+        exclusive=not quorum,
+        expires_seconds=60 if quorum else None,
+        message_ttl_seconds=ttl_seconds,
+        quorum=quorum,
     )
 
 

@@ -169,7 +169,7 @@ class Connections:
         transport: makes the connections.
         sealer: signs and verifies messages.
         node: the scheduler's name; its queues contain it.
-        quorum: whether the callback queue is a quorum queue.
+        quorum: whether its queues and that of callbacks are quorum queues.
 
     Raises:
         BrokerUnavailable: the broker does not answer.
@@ -190,17 +190,15 @@ class Connections:
             opened.callback(self.triggers.close)
             self.commands = transport.publisher("commands")
             opened.callback(self.commands.close)
-            self.heartbeats = transport.consumer(
-                "heartbeats", [topology.heartbeat_queue(node)], prefetch=HEARTBEAT_PREFETCH
-            )
+            beats = topology.heartbeat_queue(node, quorum=quorum)
+            self.heartbeats = transport.consumer("heartbeats", [beats], prefetch=HEARTBEAT_PREFETCH)
             opened.callback(self.heartbeats.close)
             self.reports = transport.consumer(
                 "callbacks", [reports.name], prefetch=CALLBACK_PREFETCH
             )
             opened.callback(self.reports.close)
-            answers = transport.consumer(
-                "answers", [topology.answer_queue(node)], prefetch=HEARTBEAT_PREFETCH
-            )
+            answered = topology.answer_queue(node, quorum=quorum)
+            answers = transport.consumer("answers", [answered], prefetch=HEARTBEAT_PREFETCH)
             self.requester = Requester(self.commands, answers, sealer, node)
             opened.callback(self.requester.close)
             self._opened = opened.pop_all()

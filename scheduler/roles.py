@@ -265,7 +265,7 @@ class NodeOptions:
 
     Attributes:
         timezone: the zone of jobs that have none of their own.
-        quorum: whether the queues of executors and callbacks are quorum queues.
+        quorum: whether all queues are quorum queues, but the one of rejected messages.
         timeouts: how long the scheduler waits for others.
         limits: how much one claim may contain.
         address_limit: most runs in flight to one executor.

@@ -46,6 +46,7 @@ class ConsoleConnections:
         database: identifies the cluster.
         keys: derived from the master secret; they sign requests and verify answers.
         now_ms: the database's clock.
+        quorum: whether the answer queue is a quorum queue.
 
     Raises:
         SecretMismatch: the cluster's other processes have another secret.
@@ -53,7 +54,13 @@ class ConsoleConnections:
     """
 
     def __init__(
-        self, transport: Transport, database: Database, keys: ClusterKeys, now_ms: Callable[[], int]
+        self,
+        transport: Transport,
+        database: Database,
+        keys: ClusterKeys,
+        now_ms: Callable[[], int],
+        *,
+        quorum: bool = False,
     ) -> None:
         host = re.sub(r"[^A-Za-z0-9]", "-", socket.gethostname())[:40]
         node = f"console-{host}-{secrets.token_hex(4)}"
@@ -61,9 +68,8 @@ class ConsoleConnections:
         database.write(lambda session: cluster.join(session, keys.fingerprints(cluster_id)))
         sealer = Sealer(keys, cluster_id, now_ms)
         self._publisher = transport.publisher("console", only_asks=True)
-        answers = transport.consumer(
-            "console", [topology.answer_queue(node)], prefetch=ANSWER_PREFETCH
-        )
+        answered = topology.answer_queue(node, quorum=quorum)
+        answers = transport.consumer("console", [answered], prefetch=ANSWER_PREFETCH)
         self.requester = Requester(self._publisher, answers, sealer, node)
 
     def is_ready(self) -> bool:

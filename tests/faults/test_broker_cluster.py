@@ -10,6 +10,7 @@ from tests.support.eventually import eventually
 from tests.support.mariadb import PrivateMariaDB
 from tests.support.rabbitmq import PrivateRabbit
 from tests.support.rabbitmq_cluster import RabbitCluster
+from warren.executor.lanes.readiness import CONTACT_SECONDS
 from warren.sql.registry import presence
 from warren.sql.run_status import RunStatus
 
@@ -51,7 +52,11 @@ def test_runs_go_on_without_the_node_that_executors_are_connected_to(
     brokers.nodes[0].kill()
     try:
         await_heartbeats(deployment, since_ms=deployment.now_ms())
-        deployment.await_success(deployment.trigger("hello"))
+        # Executors start nothing once no heartbeat was confirmed for this long.
+        until_ms = deployment.now_ms() + 1.5 * CONTACT_SECONDS * 1000
+        while deployment.now_ms() < until_ms:
+            deployment.await_success(deployment.trigger("hello"))
+        assert deployment.logged("contact_lost") == []
     finally:
         brokers.nodes[0].start()
         eventually(brokers.is_whole)

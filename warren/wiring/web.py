@@ -99,7 +99,9 @@ def web_parts(
         held.callback(transport.close)
         version.check(database)
         clock = DatabaseClock(database, monotonic=boot_seconds)
-        link = ConsoleConnections(transport, database, keys, clock.now_ms)
+        link = ConsoleConnections(
+            transport, database, keys, clock.now_ms, quorum=settings.wants_quorum
+        )
         held.callback(link.close)
         yield WebParts(settings=settings, database=database, clock=clock, link=link, secret=secret)
 

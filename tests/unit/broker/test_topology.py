@@ -43,6 +43,16 @@ def test_heartbeats_and_answers_have_a_queue_for_each_node() -> None:
     assert arguments_of(beats) == {"x-message-ttl": 10_000}
 
 
+def test_they_are_quorum_queues_in_a_cluster_where_exclusive_ones_stay_with_a_dead_node() -> None:
+    beats = topology.heartbeat_queue("n1", quorum=True)
+    answers = topology.answer_queue("n1", quorum=True)
+
+    assert (beats.exclusive, answers.exclusive) == (False, False)
+    for queue in (beats, answers):
+        assert arguments_of(queue)["x-queue-type"] == "quorum"
+        assert arguments_of(queue)["x-expires"] == 60_000
+
+
 def test_dead_queue_is_bounded() -> None:
     assert arguments_of(topology.DEAD_QUEUE) == {
         "x-max-length": 10_000,
