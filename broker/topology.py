@@ -89,17 +89,13 @@ def answer_queue(node: str, *, quorum: bool = False) -> Queue:
 
 
 def _own_queue(name: str, routing_key: str, ttl_seconds: float, *, quorum: bool) -> Queue:
-    """Return a queue that only one process reads, and that goes with it.
-
-    Since 4.2, a cluster of RabbitMQ keeps the exclusive queues of a node that is down until it is
-    back, and confirms nothing that it would have to store there; so there it is a quorum queue.
-    """
+    """Return a queue that only one process reads, and that goes with it."""
     return Queue(
         name=name,
         exchange=REPLY_EXCHANGE,
         routing_keys=(routing_key,),
-        exclusive=not quorum,
-        expires_seconds=60 if quorum else None,
+        exclusive=True,
+        expires_seconds=60,
         message_ttl_seconds=ttl_seconds,
         quorum=quorum,
     )

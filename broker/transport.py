@@ -55,8 +55,9 @@ class Confirm(StrEnum):
 class Queue:
     """A queue to declare, bound to `exchange`, and to `asked_through` if set, by `routing_keys`.
 
-    `exclusive` queues live as long as the consumer that declares them. A queue is deleted after
-    `expires_seconds` without a consumer; `message_ttl_seconds`, `max_length` and `max_bytes` (of
+    `exclusive` queues live as long as the consumer that declares them; those that are to be quorum
+    queues too may live `expires_seconds` longer. A queue is deleted after `expires_seconds` without
+    a consumer; `message_ttl_seconds`, `max_length` and `max_bytes` (of
     bodies) drop the oldest messages.
     """
 

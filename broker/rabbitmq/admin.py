@@ -188,6 +188,8 @@ def declare_exchanges(channel: Any) -> None:
 
 def declare_queue(channel: Any, queue: Queue, **options: Any) -> None:
     """Declare and bind a queue without waiting: errors close the channel."""
+    if queue.exclusive:
+        queue = for_one_reader(queue, channel.connection.server_properties["version"])
     channel.queue_declare(
         queue.name,
         durable=not queue.exclusive,
@@ -198,6 +200,19 @@ def declare_queue(channel: Any, queue: Queue, **options: Any) -> None:
     for exchange in filter(None, (queue.exchange, queue.asked_through)):
         for routing_key in queue.routing_keys:
             channel.queue_bind(queue.name, exchange, routing_key)
+
+
+def for_one_reader(queue: Queue, version: str) -> Queue:
+    """Return an exclusive queue without `exclusive` or without `quorum`.
+
+    A cluster deletes the exclusive queues of a node that goes down. Since 4.2 it keeps them until
+    the node is back, and confirms no message to them, so there they are quorum queues. Publishers
+    of RabbitMQ 3.10 may find the new leader of a quorum queue too late for heartbeats.
+    """
+    numbers = tuple(map(int, re.findall(r"\d+", version)[:2]))
+    if queue.quorum and numbers >= (4, 2):
+        return replace(queue, exclusive=False)
+    return replace(queue, quorum=False, expires_seconds=None)
 
 
 def arguments_of(queue: Queue) -> dict[str, str | int]:

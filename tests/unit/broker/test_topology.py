@@ -1,7 +1,7 @@
 import pytest
 
 from warren.broker import topology
-from warren.broker.rabbitmq.admin import arguments_of
+from warren.broker.rabbitmq.admin import arguments_of, for_one_reader
 from warren.broker.transport import Queue
 
 LONG_ADDRESS = "a" * 128
@@ -40,17 +40,32 @@ def test_heartbeats_and_answers_have_a_queue_for_each_node() -> None:
     assert (beats.exclusive, answers.exclusive) == (True, True)
     assert beats.routing_keys == ("heartbeat",)
     assert answers.routing_keys == ("answer.n1",)
-    assert arguments_of(beats) == {"x-message-ttl": 10_000}
+    assert arguments_of(for_one_reader(beats, "3.10.8")) == {"x-message-ttl": 10_000}
 
 
-def test_they_are_quorum_queues_in_a_cluster_where_exclusive_ones_stay_with_a_dead_node() -> None:
-    beats = topology.heartbeat_queue("n1", quorum=True)
-    answers = topology.answer_queue("n1", quorum=True)
+@pytest.mark.parametrize(
+    ("quorum", "version", "is_quorum"),
+    [
+        (False, "3.10.8", False),
+        (False, "4.3.6", False),
+        (True, "3.10.8", False),
+        (True, "4.1.10", False),
+        (True, "4.2.0-rc.1", True),
+        (True, "10.0.0", True),
+    ],
+)
+def test_they_are_quorum_queues_where_a_cluster_keeps_exclusive_ones_of_a_dead_node(
+    quorum: bool, version: str, is_quorum: bool
+) -> None:
+    for queue in (
+        topology.heartbeat_queue("n1", quorum=quorum),
+        topology.answer_queue("n1", quorum=quorum),
+    ):
+        declared = for_one_reader(queue, version)
 
-    assert (beats.exclusive, answers.exclusive) == (False, False)
-    for queue in (beats, answers):
-        assert arguments_of(queue)["x-queue-type"] == "quorum"
-        assert arguments_of(queue)["x-expires"] == 60_000
+        assert declared.exclusive is not is_quorum
+        assert arguments_of(declared).get("x-queue-type") == ("quorum" if is_quorum else None)
+        assert arguments_of(declared).get("x-expires") == (60_000 if is_quorum else None)
 
 
 def test_dead_queue_is_bounded() -> None:
