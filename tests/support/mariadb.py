@@ -190,9 +190,8 @@ class PrivateMariaDB:
 
     def is_in_use(self, name: str) -> bool:
         """Return whether a database has connections."""
-        return bool(
-            self.execute(f"SELECT 1 FROM information_schema.processlist WHERE db = '{name}'")
-        )
+        # MySQL cannot select from this list while a statement in it has an emoji.
+        return any(database == name for _, _, _, database, *_ in self.execute("SHOW PROCESSLIST"))
 
     def execute(
         self, statement: str, *, database: str | None = None, patience: float | None = None
