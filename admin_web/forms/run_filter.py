@@ -427,7 +427,7 @@ def _check_year(field: Field) -> None:
 #: The most matching runs that are counted or acted on, and the most that are read for that.
 MAX_RUNS, MAX_READ = 10_000, 50_000
 #: The most failures that the page of errors groups; its files have groups of MAX_RUNS.
-MAX_GROUPED = 4_000
+MAX_GROUPED = 2_000
 
 
 @dataclass(frozen=True, slots=True)
