@@ -57,8 +57,8 @@ class Queue:
 
     `exclusive` queues live as long as the consumer that declares them; those that are to be quorum
     queues too may live `expires_seconds` longer. A queue is deleted after `expires_seconds` without
-    a consumer; `message_ttl_seconds`, `max_length` and `max_bytes` (of
-    bodies) drop the oldest messages.
+    a consumer; `message_ttl_seconds`, `max_length` and `max_bytes` (of bodies) drop the oldest
+    messages.
     """
 
     name: str

@@ -189,7 +189,7 @@ def declare_exchanges(channel: Any) -> None:
 def declare_queue(channel: Any, queue: Queue, **options: Any) -> None:
     """Declare and bind a queue without waiting: errors close the channel."""
     if queue.exclusive:
-        queue = for_one_reader(queue, channel.connection.server_properties["version"])
+        queue = for_one_reader(queue, channel.connection.server_properties.get("version", ""))
     channel.queue_declare(
         queue.name,
         durable=not queue.exclusive,

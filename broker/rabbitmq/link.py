@@ -20,7 +20,7 @@ from pika.adapters.select_connection import IOLoop  # type: ignore[import-untype
 
 from warren.broker.transport import BrokerSettings, is_loopback
 
-#: The reply code for a missing queue or exchange.
+#: Reply codes: the queue or exchange is missing; another connection has the queue for itself.
 NOT_FOUND = 404
 LOCKED = 405
 _WORDS: dict[type[BaseException], str] = {

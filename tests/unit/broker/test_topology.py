@@ -49,6 +49,7 @@ def test_heartbeats_and_answers_have_a_queue_for_each_node() -> None:
         (False, "3.10.8", False),
         (False, "4.3.6", False),
         (True, "3.10.8", False),
+        (True, "", False),  # a broker that does not say
         (True, "4.1.10", False),
         (True, "4.2.0-rc.1", True),
         (True, "10.0.0", True),
