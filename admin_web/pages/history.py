@@ -39,6 +39,7 @@ from warren.scheduler.jobs.records import (
 from warren.scheduler.jobs.spec import Choice, Field, JobSpec
 from warren.sql.accounts import audit_log
 from warren.sql.accounts.audit_log import AuditFilter
+from warren.sql.accounts.users import Role
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs import job_links
 from warren.sql.listings import job_search
@@ -83,6 +84,7 @@ RECORD_LABELS = {
     "webhook_when": lazy_gettext("Call the webhook"),
 }
 _APPS = frozenset({"app_id", "app_ids"})
+_NO_APPS, _ADMINISTRATOR = "none", Role.ADMINISTRATOR.name.lower()
 _JOBS = frozenset({"job", "job_id", "job_ids", CHILDREN})
 _RUNS = frozenset({"run", "runs", "planned"})
 #: An entry about many runs has hundreds of ids; longer lists are cut. Exports have all of them.
@@ -161,13 +163,27 @@ def _value_in_words(name: str, stored: Any, names: Names) -> str:
     if name in _WORDS:
         return str(_WORDS[name].get(stored, stored))
     if name in _APPS:
-        listed = ", ".join(names.apps.get(id_, str(id_)) for id_ in _ids(stored))
-        return listed or str(gettext("all"))
+        if stored == _NO_APPS:
+            return str(gettext("none"))
+        return _apps_in_words(stored, names) or str(gettext("all"))
     if name in ("before_ms", "expires_at") and isinstance(stored, int):
         return names.time(stored)
     if name == "until":
         return names.time(int(datetime.fromisoformat(stored).timestamp() * 1000))
     return ", ".join(map(str, stored)) if isinstance(stored, list) else str(stored)
+
+
+def _apps_in_words(stored: Any, names: Names) -> str:
+    return ", ".join(names.apps.get(id_, str(id_)) for id_ in _ids(stored))
+
+
+def _rights_in_words(rights: Mapping[str, Any], names: Names) -> str:
+    """Return the rights that a rule gives the members of a group."""
+    role = rights["role"]
+    words = [str(labels.ROLE.get(role, role)), _apps_in_words(rights["app_ids"], names)]
+    if rights["may_edit_glue"] and role != _ADMINISTRATOR:
+        words.append(str(gettext("can edit scripts")))
+    return " · ".join(filter(None, words))
 
 
 def _ids(stored: Any) -> list[int]:
@@ -196,7 +212,27 @@ def differences(entry: AuditEntry, names: Names) -> list[Difference]:
     """Return the values in an entry, before and after; of a change, only those that differ."""
     before, after = values_of(entry.before), values_of(entry.after)
     is_change = bool(before and after)
+    if entry.action == Action.RULES_APPLY:
+        groups = dict.fromkeys([*before, *after])
+        return [
+            Difference(group, *(_rule(record.get(group), names) for record in (before, after)))
+            for group in groups
+        ]
+    before, after = _with_apps(before), _with_apps(after)
     return compare(before, after, names, is_job=entry.kind == "job", unlike=is_change)
+
+
+def _rule(rights: Mapping[str, Any] | None, names: Names) -> tuple[Shown, ...] | None:
+    return None if rights is None else (Shown(_rights_in_words(rights, names)),)
+
+
+def _with_apps(record: dict[str, Any]) -> dict[str, Any]:
+    """Return a record that tells the empty list of somebody without apps from an administrator's.
+
+    The latter stands for all apps.
+    """
+    has_none = record.get("app_ids") == [] and record.get("role") not in (None, _ADMINISTRATOR)
+    return record | {"app_ids": _NO_APPS} if has_none else record
 
 
 def compare(

@@ -110,6 +110,22 @@ class TestPage:
         assert not is_in(olga)
         assert console.sign_in(olga, "olga").status_code == 403
 
+    def test_the_audit_log_has_rules_in_words_and_no_apps_for_whoever_has_none(
+        self, console: SsoConsole, admin: Visit
+    ) -> None:
+        console.rule("data_team", Role.OPERATOR, "reports", "mails", glue=True)
+        console.rule("role", Role.ADMINISTRATOR)
+        console.provider.add("olga", "role")
+        console.sign_in(console.visit(), "olga")
+        console.commands.rules.apply({})
+
+        page = admin.get("/audit").text
+
+        assert "<ins>operator · reports, mails · can edit scripts</ins>" in page
+        assert '<th scope="row">data_team</th>' in page
+        assert "<ins>administrator</ins>" in page
+        assert "<td><del>all</del></td><td><ins>none</ins></td>" in page
+
     def test_an_invalid_rule_says_what_is_wrong(self, admin: Visit) -> None:
         page = preview(admin, group="data", role="viewer")
 
