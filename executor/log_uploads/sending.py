@@ -54,9 +54,9 @@ class LogSender:
             else:
                 self._write(log, place.key)
         except OSError as error:
-            raise NotSent(_words(error)) from error
+            raise NotSent(_server(place.url) + _words(error)) from error
         except (http.client.HTTPException, ValueError) as error:
-            raise NotSent(f"{type(error).__name__}: {error}") from error
+            raise NotSent(f"{_server(place.url)}{type(error).__name__}: {error}") from error
 
     def close(self) -> None:
         """Close the connections; what is being sent fails."""
@@ -121,6 +121,11 @@ def _reason(said: bytes, reason: str) -> str:
     """Return what a server of S3 says is wrong, or its HTTP reason."""
     found = dict(_SAID.findall(said.decode(errors="replace")))
     return " ".join(filter(None, (found.get("Code"), found.get("Message")))) or reason
+
+
+def _server(url: str) -> str:
+    """Return the server of a URL as the beginning of what is wrong with it; "" without one."""
+    return f"{urlsplit(url).netloc}: " if url else ""
 
 
 def _words(error: OSError) -> str:

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -101,7 +102,8 @@ def test_a_store_that_hangs_up_is_tried_again(case: UploadCase, s3: S3Server) ->
 
     s3.stop()
     case.run(2)
-    eventually(lambda: "refused" in case.uploads.fault)
+    server = urlsplit(s3.url).netloc
+    eventually(lambda: case.uploads.fault == f"{server}: Connection refused")
     s3.start()
 
     eventually(all_stored(case, 1, 2))
