@@ -519,7 +519,7 @@ class LogPlaceView:
     fault: str = ""
 
 
-def log_place(session: Session, run: DetailedRun) -> LogPlaceView | None:
+def log_place(session: Session, run: DetailedRun, now_ms: int) -> LogPlaceView | None:
     """Return where a log is, for an installation with a log store; None while its run is open."""
     if run.status in OPEN:
         return None
@@ -528,6 +528,14 @@ def log_place(session: Session, run: DetailedRun) -> LogPlaceView | None:
         return LogPlaceView(gettext("It is in the log store."))
     if row is not None and row.state == LogState.DROPPED:
         return LogPlaceView(gettext("It was not stored:"), row.fault or "")
+    last = presence.last_beat(session, presence.EXECUTOR, run.app or "", run.address or "")
+    if last is None or now_ms - last[1] > presence.EXECUTOR_ALIVE_MS:
+        return LogPlaceView(
+            gettext(
+                "Only its executor has it, and that is offline. It will be stored once the "
+                "executor is back with its folders."
+            )
+        )
     return LogPlaceView(gettext("Only its executor has it so far."))
 
 

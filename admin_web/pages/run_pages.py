@@ -224,13 +224,13 @@ class RunPages:
                 self._logs.in_zone(shown_text(whole_lines(run.log_tail or "")).split("\n"))
             ),
             job_url=_job_url(run),
-            log_place=self._log_place(run),
+            log_place=self._log_place(run, now_ms),
         )
 
-    def _log_place(self, run: DetailedRun) -> LogPlaceView | None:
+    def _log_place(self, run: DetailedRun, now_ms: int) -> LogPlaceView | None:
         if self._services.stored_logs is None:
             return None
-        return self._services.database.read(lambda session: log_place(session, run))
+        return self._services.database.read(lambda session: log_place(session, run, now_ms))
 
     @route("/runs/<id:run_id>/kill", Right.OPERATE, methods=("POST",))
     def kill(self, run_id: int) -> AnyResponse:

@@ -215,8 +215,10 @@ class LogUploads:
             self._placed.notify_all()
 
     def close(self) -> None:
-        """Leave the rest to the next boot."""
+        """Leave the rest to the next boot, and log how much that is."""
         self._is_closed = True
+        if self.count:
+            self._log.warning("logs_left", waiting=self.count)
         self._waiting.wake()
         with self._placed:
             self._placed.notify_all()

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.eventually import eventually
 from tests.support.s3_server import S3Server
@@ -107,6 +108,27 @@ def test_a_store_that_hangs_up_is_tried_again(case: UploadCase, s3: S3Server) ->
     s3.start()
 
     eventually(all_stored(case, 1, 2))
+
+
+def test_an_executor_that_ends_says_how_many_logs_it_leaves(case: UploadCase, s3: S3Server) -> None:
+    s3.stop()
+    case.run(1, 2)
+
+    with capture_logs() as events:
+        case.uploads.close()
+
+    [left] = [event for event in events if event["event"] == "logs_left"]
+    assert left["waiting"] == 2
+
+
+def test_an_executor_that_ends_without_waiting_logs_leaves_none(case: UploadCase) -> None:
+    case.run(1)
+    eventually(all_stored(case, 1))
+
+    with capture_logs() as events:
+        case.uploads.close()
+
+    assert [event for event in events if event["event"] == "logs_left"] == []
 
 
 def test_schedulers_without_an_answer_are_asked_again(case: UploadCase, tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def run_id(rows: Rows, clock: Clock) -> int:
     return rows.run(rows.job("talker"), clock.now - 5_000, **facts | ended)
 
 
+@pytest.fixture
+def its_executor(rows: Rows, clock: Clock) -> None:
+    """Have the executor of the run online."""
+    rows.executor("gone-1", clock.now, "{}")
+
+
 def note(database: Database, run_id: int, **facts: Any) -> None:
     """Note what became of a run's log."""
     run = database.read(lambda session: recent.run(session, run_id, None))
@@ -99,6 +105,7 @@ def test_the_page_of_a_log_says_that_the_store_is_away(
     assert "the end" in page
 
 
+@pytest.mark.usefixtures("its_executor")
 @pytest.mark.parametrize(
     ("facts", "words"),
     [
@@ -121,6 +128,19 @@ def test_the_page_of_a_run_says_where_its_log_is(
     page = admin.get(f"/runs/{run_id}").text
 
     assert [word for word in words if word not in page] == []
+
+
+@pytest.mark.parametrize("is_known", [True, False], ids=["silent", "stopped"])
+def test_the_page_of_a_run_says_that_the_executor_that_has_its_log_is_offline(
+    admin: Visit, rows: Rows, clock: Clock, run_id: int, is_known: bool
+) -> None:
+    if is_known:
+        rows.executor("gone-1", clock.now, "{}")
+        clock.pass_seconds(60)
+
+    page = admin.get(f"/runs/{run_id}").text
+
+    assert "Only its executor has it, and that is offline." in page
 
 
 def test_without_a_store_the_page_of_a_run_says_nothing_of_one(
@@ -147,3 +167,16 @@ def test_an_executor_whose_logs_wait_says_so_on_its_page_and_in_metrics(
     assert "its finished logs do not reach the log store" in page
     assert "warren_unstored_logs 12.0" in figures
     assert 'warren_executors_ailing{ailment="log_store"} 1.0' in figures
+
+
+def test_the_page_of_an_offline_executor_says_how_many_logs_waited_there(
+    admin: Visit, rows: Rows, clock: Clock
+) -> None:
+    load = {"unstored_logs": 12, "log_fault": "it is full"}
+    executor_id = rows.executor("exec-1", clock.now, json.dumps(load))
+    clock.pass_seconds(60)
+
+    page = admin.get(f"/executors/{executor_id}").text
+
+    assert "Finished logs that waited to be stored when it was last heard: 12" in page
+    assert "it is full" in page
