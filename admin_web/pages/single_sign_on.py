@@ -30,6 +30,7 @@ from warren.admin_web.url_routes import route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.identity_commands import Reading, RuleCommands, Rules
+from warren.scheduler.names import bare_line
 from warren.scheduler.problems import Code, Problem
 from warren.sql.accounts.identities import key_of
 from warren.sql.accounts.users import Rights
@@ -40,6 +41,7 @@ ATTEMPTS, MOST_ATTEMPTS, ATTEMPT_SECONDS = "sso", 3, 600
 #: How long ago a sign-in at the provider may be to count as fresh.
 FRESH_SECONDS = 300
 _LONGEST_TARGET = 500
+_LONGEST_REASON = 500
 
 log = structlog.get_logger()
 
@@ -107,9 +109,12 @@ class SingleSignOnPages:
         self, provider: Provider, attempt: Attempt, target: str, links: int
     ) -> Response | tuple[str, int]:
         if "error" in request.args:
-            said = request.args.get("error_description") or request.args["error"]
+            said = bare_line(
+                request.args.get("error_description") or request.args["error"], _LONGEST_REASON
+            )
+            _log_refusal(f"the provider said: {said}")
             self._sign_ins.record_refusal(origin())
-            return _refused(gettext("The provider did not sign you in."), 401, said[:200])
+            return _refused(gettext("The provider did not sign you in."), 401, said)
         sso, at_ms = self._sso(), self._services.now_ms()
         proof = provider.redeem(
             attempt, request.args.get("code", ""), issuer=request.args.get("iss")
@@ -203,7 +208,7 @@ class SingleSignOnPages:
         return self._services.sso
 
     def _invalid(self, error: ProviderError, words: str) -> tuple[str, int]:
-        log.warning("sso_sign_in_refused", origin=origin(), reason=str(error))
+        _log_refusal(str(error))
         self._sign_ins.record_refusal(origin())
         return _refused(words, 401, str(error))
 
@@ -226,18 +231,27 @@ def _refused(words: str, status: int, detail: str = "") -> tuple[str, int]:
     return render_template("pages/sso_refused.html", words=words, detail=detail), status
 
 
+def _log_refusal(reason: str, **facts: str) -> None:
+    told = bare_line(reason, _LONGEST_REASON)
+    log.warning("sso_sign_in_refused", origin=origin(), reason=told, **facts)
+
+
 def _not_admitted(sso: SingleSignOn, proof: Proof, answer: NotAdmitted) -> tuple[str, int]:
-    whom = sso.contact or gettext("an administrator of Warren")
+    whom, person = sso.contact or gettext("an administrator of Warren"), proof.person
     if answer.is_disabled:
+        reason = "the user is disabled"
         words = gettext("Your user is disabled. Ask %(whom)s.", whom=whom)
     elif proof.has_groups:
+        reason = f"no rule matches the groups: {', '.join(person.groups) or 'none'}"
         words = gettext("None of your groups has rights in Warren. Ask %(whom)s.", whom=whom)
     else:
+        reason = "the provider names no groups"
         words = gettext(
             "The provider names no groups for you, so you have no rights in Warren. Ask %(whom)s.",
             whom=whom,
         )
-    page = render_template("pages/sso_refused.html", words=words, subject=proof.person.subject)
+    _log_refusal(reason, subject=person.subject)
+    page = render_template("pages/sso_refused.html", words=words, subject=person.subject)
     return page, 403
 
 

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from html import unescape
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.console import PASSWORD, Clock, Visit, make_app, signed_in
 from tests.support.oidc_provider import KEYS, Faults, OidcProvider
@@ -144,6 +145,32 @@ class TestWayIn:
 
         assert answer.status_code == 403
         assert said(answer.text).startswith("The provider names no groups for you")
+
+    def test_the_log_says_why_somebody_is_refused_and_which_groups_the_provider_named(
+        self, console: SsoConsole
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data")
+        console.provider.add("guest", "/data", "others")
+        console.provider.add("stranger", no_groups=True)
+        console.sign_in(console.visit(), "olga")
+        olga = console.user("olga")
+        assert olga is not None
+        console.commands.users.disable(olga.id)
+
+        with capture_logs() as logs:
+            for name in ("olga", "guest", "stranger"):
+                console.sign_in(console.visit(), name)
+            console.provider.faults = Faults(denies=True)
+            console.sign_in(console.visit(), "guest")
+
+        refused = [entry for entry in logs if entry["event"] == "sso_sign_in_refused"]
+        assert [(entry.get("subject"), entry["reason"]) for entry in refused] == [
+            ("subject-of-olga", "the user is disabled"),
+            ("subject-of-guest", "no rule matches the groups: /data, others"),
+            ("subject-of-stranger", "the provider names no groups"),
+            (None, "the provider said: access_denied"),
+        ]
 
     def test_five_hundred_groups_are_all_read(self, console: SsoConsole, visit: Visit) -> None:
         console.rule("group-499", Role.VIEWER, "reports")
