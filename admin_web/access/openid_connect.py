@@ -403,17 +403,18 @@ class OpenIDConnect:
         self, answer: Mapping[str, Any], claims: dict[str, Any], refresh_token: object
     ) -> Proof:
         subject = claims.get("sub")
-        if not isinstance(subject, str) or not 0 < len(subject) <= MAX_LENGTH:
+        if not isinstance(subject, str) or not _is_name(subject):
             raise SignInInvalid("the provider names nobody")
         wanted = self._client.groups_claim
-        found = _claim(claims, wanted)
+        found = _groups(claims, wanted)
         if found is None:
             # Many providers keep groups out of ID tokens.
             more = self._user_info(answer)
             if more and more.get("sub") != subject:
                 raise SignInInvalid("the provider's user info is about another person")
-            found, claims = _claim(more, wanted), {**more, **claims}
-        if found is None and wanted in (claims.get("_claim_names") or ()):
+            found, claims = _groups(more, wanted), {**more, **claims}
+        elsewhere = claims.get("_claim_names")
+        if found is None and isinstance(elsewhere, Mapping) and wanted in elsewhere:
             raise GroupsMissing(
                 f"the provider leaves {wanted} out because there are too many: let it send only "
                 "the groups that are assigned to Warren"
@@ -424,7 +425,7 @@ class OpenIDConnect:
             person=Person(
                 issuer=self.issuer,
                 subject=subject,
-                groups=_texts(found),
+                groups=found or (),
                 name=next((name for name in names if isinstance(name, str) and name), ""),
             ),
             has_groups=found is not None,
@@ -434,18 +435,21 @@ class OpenIDConnect:
         )
 
 
-def _claim(claims: Mapping[str, Any], name: str) -> Any:
-    """Return a claim, or one within claims such as `realm_access.roles`; None if it is missing."""
-    if name in claims:
-        return claims[name]
+def _is_name(subject: str) -> bool:
+    return 0 < len(subject) <= MAX_LENGTH and subject.isprintable() and not subject.isspace()
+
+
+def _groups(claims: Mapping[str, Any], name: str) -> tuple[str, ...] | None:
+    """Return the groups in a claim, or in one within claims such as `realm_access.roles`.
+
+    None if it is missing, or neither a list nor a text.
+    """
     found: Any = claims
-    for part in name.split("."):
+    for part in [name] if name in claims else name.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
-    return found
-
-
-def _texts(found: Any) -> tuple[str, ...]:
-    listed = [found] if isinstance(found, str) else found if isinstance(found, list) else []
+    listed = [found] if isinstance(found, str) else found
+    if not isinstance(listed, list):
+        return None
     return tuple(dict.fromkeys(each for each in listed if isinstance(each, str)))
 
 
@@ -503,7 +507,8 @@ class _Http:
             ProviderError: it answers something else.
 
         """
-        place = urlsplit(address).netloc
+        parts = urlsplit(address)
+        place = parts.netloc
         if not self._places.acquire(timeout=SILENCE_SECONDS):
             raise ProviderAway(f"the provider at {place} answers too slowly")
         try:
@@ -527,7 +532,8 @@ class _Http:
         if isinstance(found, dict) and is_taken:
             return found
         kind = ProviderAway if status in _PASSING or status not in _REFUSALS else ProviderError
-        raise kind(f"the provider at {place} answered with status {status}")
+        how = "without a JSON object" if status == HTTPStatus.OK else f"with status {status}"
+        raise kind(f"the provider at {place}{parts.path} answered {how}")
 
     def _answer(self, request: Request) -> tuple[int, bytes]:
         ends_at = time.monotonic() + ANSWER_SECONDS

@@ -274,6 +274,33 @@ class TestWrongAnswers:
         assert console.user("olga") is None
         assert console.audited(action="session.refuse")
 
+    @pytest.mark.parametrize(
+        "subject", ["a\nb", "a\0b", " "], ids=["two lines", "no text", "blank"]
+    )
+    def test_a_subject_that_nobody_can_have_signs_nobody_in(
+        self, console: SsoConsole, visit: Visit, subject: str
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data", subject=subject)
+
+        answer = console.sign_in(visit, "olga")
+
+        assert answer.status_code == 401
+        assert said(answer.text) == "The provider's answer does not prove a sign-in."
+        assert not is_in(visit)
+
+    @pytest.mark.parametrize("groups", [7, {"data": True}, True])
+    def test_a_claim_that_is_no_list_names_no_groups(
+        self, console: SsoConsole, visit: Visit, groups: object
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", no_groups=True, groups=groups, _claim_names=groups)
+
+        answer = console.sign_in(visit, "olga")
+
+        assert answer.status_code == 403
+        assert said(answer.text).startswith("The provider names no groups for you")
+
     def test_clocks_may_differ_by_half_a_minute(self, console: SsoConsole, visit: Visit) -> None:
         console.rule("data", Role.VIEWER, "reports")
         console.provider.add("olga", "data")
@@ -514,6 +541,22 @@ class TestProviderAway:
         said = [detail(answer.text) for answer in answers]
         refused = said.count("too many people wait for the provider; try again")
         assert 1 <= refused <= count - ASKING  # a busy machine may be late with one
+
+    @pytest.mark.parametrize(
+        ("status", "words"), [(200, "without a JSON object"), (404, "with status 404")]
+    )
+    def test_what_is_no_provider_is_told_by_its_address(
+        self, console: SsoConsole, visit: Visit, status: int, words: str
+    ) -> None:
+        console.provider.faults = Faults(status=status)
+        place = console.provider.issuer.removeprefix("http://")
+
+        answer = visit.get("/sso/start")
+
+        assert (
+            detail(answer.text)
+            == f"the provider at {place}/.well-known/openid-configuration answered {words}"
+        )
 
     def test_one_that_calls_itself_otherwise_is_refused(
         self, database: Database, clock: Clock, provider: OidcProvider
