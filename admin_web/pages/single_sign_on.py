@@ -26,7 +26,7 @@ from warren.admin_web.links import page_of
 from warren.admin_web.pages.account import start_session
 from warren.admin_web.pages.users import RightsForm, read_rights
 from warren.admin_web.services import ConsoleServices, SingleSignOn
-from warren.admin_web.url_routes import route
+from warren.admin_web.url_routes import home, route
 from warren.admin_web.visitors import Visitor, visitor
 from warren.scheduler.actor import Right
 from warren.scheduler.commands.identity_commands import Reading, RuleCommands, Rules
@@ -85,7 +85,11 @@ class SingleSignOnPages:
     def _called_back(
         self, provider: Provider
     ) -> str | Response | tuple[str, int] | tuple[str, int, dict[str, str]]:
-        kept = self._kept(request.args.get("state", ""))
+        state = request.args.get("state", "")
+        if state not in self._open() and self._signed_in() is not None:
+            # Another tab was faster, or somebody went back: there is nothing left to do.
+            return redirect(home(), 303)
+        kept = self._kept(state)
         if kept is None:
             words = gettext("This sign-in was begun in another browser, or too long ago.")
             return _refused(words, 400)
@@ -149,8 +153,8 @@ class SingleSignOnPages:
 
     def _link(self, proof: Proof, user_id: int) -> Response | tuple[str, int] | None:
         """Link the visitor who began this to a person; return None, or why it was refused."""
-        known = self._sign_ins.find(str(session.get(TOKEN, "")), origin=origin(), is_click=True)
-        if not isinstance(known, Visitor) or known.user_id != user_id:
+        known = self._signed_in()
+        if known is None or known.user_id != user_id:
             return _refused(gettext("Your session has ended in the meantime. Sign in again."), 401)
         now_seconds = self._services.now_ms() // 1000
         at = proof.signed_in_at
@@ -197,6 +201,11 @@ class SingleSignOnPages:
         if self._services.now_ms() // 1000 - began > ATTEMPT_SECONDS:
             return None
         return Attempt(state=state, nonce=nonce, verifier=verifier), target, links
+
+    def _signed_in(self) -> Visitor | None:
+        token = str(session.get(TOKEN, ""))
+        found = self._sign_ins.find(token, origin=origin(), is_click=True)
+        return found if isinstance(found, Visitor) else None
 
     def _open(self) -> dict[str, list[Any]]:
         return dict(session.get(ATTEMPTS) or {})

@@ -107,6 +107,19 @@ class TestWayIn:
         assert [answer.status_code for answer in answers] == [303, 303]
         assert console.user("olga-2") is None
 
+    def test_a_tab_that_comes_back_after_another_has_signed_in_is_signed_in_too(
+        self, console: SsoConsole, visit: Visit
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data")
+        first, second = (visit.get("/sso/start").headers["Location"] for _ in range(2))
+        visit.get(console.way_back(first, "olga"))
+
+        answer = visit.get(console.way_back(second, "olga"))
+
+        assert (answer.status_code, answer.headers["Location"]) == (303, "/")
+        assert is_in(visit)
+
     def test_subjects_that_a_database_may_take_for_the_same_are_two_users(
         self, console: SsoConsole
     ) -> None:
