@@ -16,9 +16,10 @@ import msgspec
 from warren.client import ApiError, Client
 from warren.command_options import as_json, examples, takes_settings
 from warren.connect import connect, way_of
+from warren.errors import CommandError
 from warren.executor.disk import open_regular
 from warren.resources.instant import END_OF_TIME, Instant, to_builtins
-from warren.resources.runs import MAX_RERUNS, Planned, Reruns, Run
+from warren.resources.runs import MAX_RERUNS, LogAnswer, Planned, Reruns, Run
 from warren.settings.settings import Settings
 from warren.sql.run_status import FAILURES, FINAL, RunStatus
 from warren.terminal.output import (
@@ -111,11 +112,7 @@ def _follow(client: Client, run: Run, reader: LogReader) -> Run:
 def _print_kept(client: Client, run: Run, path: Path) -> None:
     part = client.log(run.id)
     if part.source == "store":
-        while part.text:
-            print(part.text, end="")
-            if part.is_end:
-                return
-            part = client.log(run.id, from_line=part.next_line)
+        _print_lines(client, run.id, part)
         return
     if kept := client.log(run.id, kept=True).text:
         warn(f"there is no {path} on this machine; this is the end of the log, kept with the run")
@@ -124,6 +121,23 @@ def _print_kept(client: Client, run: Run, path: Path) -> None:
         warn(f"run {run.id} ({run.status}) has no log: none is kept, and there is no {path} here")
     else:
         warn(f"run {run.id} ({run.status}) has no log yet; there is no {path} on this machine")
+
+
+def _print_lines(client: Client, run_id: int, part: LogAnswer) -> None:
+    """Print a part of a log, and what follows it.
+
+    Raises:
+        CommandError: nobody returns the rest.
+
+    """
+    while part.text:
+        print(part.text, end="")
+        if part.is_end:
+            return
+        part = client.log(run_id, from_line=part.next_line)
+        if part.source == "none":
+            sys.stdout.flush()
+            raise CommandError(f"the rest of the log of run {run_id} cannot be read now")
 
 
 _LARGEST_ID = 2**53 - 1
@@ -317,11 +331,7 @@ def _print_log(client: Client, run_id: int) -> None:
         warn("no executor has the log any more; this is its end, kept with the run")
     elif not part.text:
         warn(f"run {run_id} has no log" + ("" if part.is_end else " yet"))
-    while part.text:
-        print(part.text, end="")
-        if part.is_end:
-            return
-        part = client.log(run_id, from_line=part.next_line)
+    _print_lines(client, run_id, part)
 
 
 @runs.command(
