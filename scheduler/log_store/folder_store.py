@@ -39,14 +39,8 @@ class FolderStore:
         """
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            if is_store(self.folder):
-                return
-            if any(self.folder.iterdir()):
-                raise StoreUnavailable(
-                    f"{self.folder} has files, but no {MARK}: it is no log store; choose an empty "
-                    "folder"
-                )
-            (self.folder / MARK).write_text(_MARK_TEXT)
+            if self._is_new():
+                (self.folder / MARK).write_text(_MARK_TEXT)
         except OSError as error:
             raise _unavailable(error) from error
 
@@ -90,9 +84,13 @@ class FolderStore:
         return faults
 
     def check(self) -> str:
-        self.prepare()
         probe = self.folder / f".probe-{secrets.token_hex(4)}"
         try:
+            if not self.folder.exists() or self._is_new():
+                return (
+                    f"{self.folder} is empty or absent: a scheduler will use it, unless a file "
+                    "system has to be mounted there first"
+                )
             probe.write_bytes(b"probe")
             text = probe.read_bytes()
             probe.unlink()
@@ -101,6 +99,17 @@ class FolderStore:
         if text != b"probe":
             raise StoreUnavailable(f"{self.folder} does not keep what is written to it")
         return f"{self.folder} can be written, read and deleted from"
+
+    def _is_new(self) -> bool:
+        """Whether the folder is empty, or else raise StoreUnavailable unless it is a log store."""
+        if is_store(self.folder):
+            return False
+        if any(self.folder.iterdir()):
+            raise StoreUnavailable(
+                f"{self.folder} has files, but no {MARK}: it is no log store; choose an empty "
+                "folder"
+            )
+        return True
 
     def _must_be_there(self) -> None:
         """Raise StoreUnavailable if the folder is away, so that its files only seem to be gone."""

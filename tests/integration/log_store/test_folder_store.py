@@ -155,6 +155,19 @@ def test_a_check_takes_a_folder_in_which_the_executor_has_its_apps_only(
         as_user(SCHEDULER, (), lambda: check_log_folder(settings))
 
 
+def test_a_check_leaves_a_folder_as_it_is_where_nothing_is_mounted(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    for name in ("empty", "absent"):
+        assert FolderStore(tmp_path / name).check() == (
+            f"{tmp_path / name} is empty or absent: a scheduler will use it, unless a file system "
+            "has to be mounted there first"
+        )
+
+    assert [*tmp_path.iterdir()] == [tmp_path / "empty"]
+    assert [*(tmp_path / "empty").iterdir()] == []
+
+
 def test_a_check_leaves_nothing_behind(store: FolderStore) -> None:
     assert store.check() == f"{store.folder} can be written, read and deleted from"
     assert [path.name for path in store.folder.iterdir()] == [MARK]
