@@ -336,11 +336,11 @@ class GroupRulePages:
 
     def _wanted(self, rules: Rules, form: RuleForm) -> dict[str, Rights] | None:
         """Return the rules that a form asks for; None if it is invalid, and a field says why."""
-        group = form.group.data or ""
+        group = request.form.get("group", "")
         if request.form.get("remove"):
             return {name: rights for name, rights in rules.items() if name != group}
         rights = read_rights(form, self._apps()) if form.validate() else None
-        return None if rights is None else {**rules, group: rights}
+        return None if rights is None else {**rules, group.strip(): rights}
 
     def _form(self, given: Any = None, data: dict[str, Any] | None = None) -> RuleForm:
         form = RuleForm(given, data=data)

@@ -131,6 +131,16 @@ class TestPage:
 
         assert "Choose at least one app." in page
 
+    def test_spaces_that_were_pasted_around_a_group_do_not_count(
+        self, console: SsoConsole, admin: Visit
+    ) -> None:
+        page = preview(admin, group=" data ", role="viewer", apps="reports")
+        fields = {"group": " data ", "role": "viewer", "apps": "reports", "digest": digest_of(page)}
+
+        admin.post("/users/groups/apply", fields)
+
+        assert [*console.commands.rules.present()] == ["data"]
+
     def test_the_page_lists_the_rules_and_fills_in_the_one_to_change(
         self, console: SsoConsole, admin: Visit
     ) -> None:
