@@ -495,6 +495,10 @@ class Code(Sentence):
     ADMINISTRATOR_WITH_APPS = "an administrator has all apps; leave them out"
     NO_APPS = "expected the apps of a new %(role)s, got none"
     VIEWER_WITH_SCRIPTS = "a viewer cannot change scripts"
+    PASSWORD_OF_LINKED = (
+        "%(name)s signs in by single sign-on and has no password; unlink it first",
+        ProblemKind.CONFLICT,
+    )
     RIGHTS_BY_RULES = (
         "the rights of %(name)s come from the rules of single sign-on",
         ProblemKind.CONFLICT,

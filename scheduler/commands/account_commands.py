@@ -115,8 +115,9 @@ class UserCommands:
             The user's new generation.
 
         Raises:
-            Problem: there is no such user, nobody may sign in with its name, the password is
-                invalid, the actor has no right, or the user is of another generation by now.
+            Problem: there is no such user, nobody may sign in with its name, it is linked to an
+                identity, the password is invalid, the actor has no right, or the user is of another
+                generation by now.
 
         """
         user = self._context.database.read(lambda session: session.get(User, user_id))
@@ -133,6 +134,8 @@ class UserCommands:
             user = _user(session, user_id, lock=True)
             if generation not in (None, user.generation):
                 raise Problem(Code.USER_CHANGED, name=user.name)
+            if user.sso_until is not None:
+                raise Problem(Code.PASSWORD_OF_LINKED, name=user.name)
             users.set_password(user, password_hash)
             user.must_change_password = int(must_change)
             self._note(session, Action.USER_PASSWORD, user.name, user.id)

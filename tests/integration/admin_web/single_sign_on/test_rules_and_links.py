@@ -278,6 +278,21 @@ class TestLinks:
 
         assert caught.value.code is Code.RIGHTS_BY_RULES
 
+    def test_a_linked_user_gets_a_password_only_once_it_is_unlinked(
+        self, console: SsoConsole
+    ) -> None:
+        operator = console.user("operator")
+        assert operator is not None
+        console.commands.identities.link(operator.id, console.provider.issuer, "1234")
+
+        with pytest.raises(Problem) as caught:
+            console.commands.users.set_password(operator.id, "a sentence is fine")
+
+        assert caught.value.code is Code.PASSWORD_OF_LINKED
+        console.commands.identities.unlink(operator.id)
+        console.commands.users.set_password(operator.id, "a sentence is fine")
+        assert console.visit().sign_in("operator", "a sentence is fine").status_code == 303
+
     def test_an_import_leaves_the_rights_of_a_linked_user_alone(self, console: SsoConsole) -> None:
         app_ids = console.database.read(apps.ids_by_name)
         source = UserImport(console.commands.context, "other", overwrite=True)
