@@ -1,5 +1,6 @@
 """Sends packed logs to where schedulers say: to a URL of S3, or into a shared folder."""
 
+import html
 import http.client
 import re
 import ssl
@@ -120,7 +121,8 @@ class LogSender:
 def _reason(said: bytes, reason: str) -> str:
     """Return what a server of S3 says is wrong, or its HTTP reason."""
     found = dict(_SAID.findall(said.decode(errors="replace")))
-    return " ".join(filter(None, (found.get("Code"), found.get("Message")))) or reason
+    words = " ".join(filter(None, (found.get("Code"), found.get("Message"))))
+    return html.unescape(words) or reason
 
 
 def _server(url: str) -> str:

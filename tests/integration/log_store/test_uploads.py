@@ -74,6 +74,16 @@ def test_a_refusal_is_told_until_the_store_takes_logs(
     assert case.uploads.fault == ""
 
 
+def test_the_words_of_a_refusal_are_shown_as_they_were_meant(
+    case: UploadCase, s3: S3Server
+) -> None:
+    s3.refuse = lambda method, _key: (400, "&#34;a&#34; &amp; b") if method == "PUT" else None
+
+    case.run(1)
+
+    eventually(lambda: 'answered 400 "a" & b said so' in case.uploads.fault)
+
+
 def test_a_full_store_takes_the_rest_once_it_has_room(case: UploadCase, s3: S3Server) -> None:
     s3.most_bytes = 500
 
