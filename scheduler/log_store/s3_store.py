@@ -5,6 +5,7 @@ length, for some minutes. Without keys among the settings, botocore looks for th
 do: in its own variables and files, or the role of the machine.
 """
 
+import re
 import secrets
 import threading
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,8 @@ _CONNECT_SECONDS, _READ_SECONDS = 3.0, 10.0
 #: Requests at a time.
 _CONNECTIONS = 16
 _DEFAULT_REGION = "us-east-1"
+#: In the header of a signed request.
+_REGION = re.compile(r"Credential=[^,]*/\d{8}/([^/,]+)/s3/")
 _ABSENT = {"404", "NoSuchKey", "NotFound"}
 #: What a server says that cannot delete several files at once, or wants another checksum.
 _ONE_BY_ONE = {"NotImplemented", "MethodNotAllowed", "InvalidRequest", "MissingContentMD5"}
@@ -97,7 +100,7 @@ class S3Store:
 
     def check(self) -> str:
         key = f"probe-{secrets.token_hex(8)}"
-        with _told(self._bucket):
+        with _told(self._bucket), self._noted_regions() as regions:
             self._call("put_object", key, Body=b"probe")
         found = self.fetch(key, 0, 5)
         faults = self.delete([key])
@@ -105,7 +108,29 @@ class S3Store:
             raise StoreUnavailable(f"{self._name}: cannot delete: {faults[key]}")
         if found != b"probe":
             raise StoreUnavailable(f"{self._name} does not keep what is written to it")
+        ours = self._client.meta.region_name
+        if regions and regions[-1] != ours:
+            raise StoreUnavailable(
+                f"{self._name} is in the region {regions[-1]}, not {ours}: executors could store "
+                "nothing; set WARREN_LOG_STORE_REGION"
+            )
         return f"{self._name} can be written, read and deleted from"
+
+    @contextmanager
+    def _noted_regions(self) -> Iterator[list[str]]:
+        """Yield the regions for which requests are signed, in their order.
+
+        The library tries again with the bucket's region, but signs no addresses with it.
+        """
+        regions: list[str] = []
+
+        def note(request: Any, **_others: Any) -> None:
+            regions.extend(_REGION.findall(str(request.headers["Authorization"])))
+
+        events = self._client.meta.events
+        events.register("before-send.s3", note)
+        yield regions
+        events.unregister("before-send.s3", note)
 
     @property
     def _name(self) -> str:

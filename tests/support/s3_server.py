@@ -135,8 +135,8 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(200, text.encode())
 
     def _fail(self, status: int, code: str) -> None:
-        text = f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>said so</Message></Error>"
-        self._answer(status, text.encode())
+        said = f"<Code>{code}</Code><Message>said so</Message><Region>{REGION}</Region>"
+        self._answer(status, f"<?xml version='1.0'?><Error>{said}</Error>".encode())
 
     def _answer(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
         self.send_response(status)
@@ -155,6 +155,8 @@ def _signature_fault(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int,
     if "X-Amz-Signature" in query:
         signature = query.pop("X-Amz-Signature")
         scope = query["X-Amz-Credential"].split("/")
+        if scope[2] != REGION:
+            return 400, "AuthorizationQueryParametersError"
         names, at = query["X-Amz-SignedHeaders"].split(";"), query["X-Amz-Date"]
         payload = "UNSIGNED-PAYLOAD"
         age = datetime.now(UTC) - datetime.strptime(at, "%Y%m%dT%H%M%S%z")
@@ -169,6 +171,8 @@ def _signature_fault(request: BaseHTTPRequestHandler, body: bytes) -> tuple[int,
             return 403, "AccessDenied"
         scope, names, signature = found[1].split("/"), found[2].split(";"), found[3]
         at, payload = request.headers["X-Amz-Date"], request.headers["X-Amz-Content-SHA256"]
+        if scope[2] != REGION:
+            return 400, "AuthorizationHeaderMalformed"
         if payload not in (hashlib.sha256(body).hexdigest(), "UNSIGNED-PAYLOAD"):
             return 400, "XAmzContentSHA256Mismatch"
     quoted = [tuple(quote(part, safe="-_.~") for part in pair) for pair in query.items()]
