@@ -52,6 +52,7 @@ from warren.scheduler.jobs.typed_params import TypedParams
 from warren.scheduler.limits import KnownLimits, LimitSpec, limits_of
 from warren.scheduler.problems import Code, Problem, Refused, refusal
 from warren.scheduler.schedules.working_days import day_of
+from warren.sql.dialects.supported import of
 from warren.sql.instants import moment
 from warren.sql.jobs import due_jobs, job_file_rows, job_links, job_rows
 from warren.sql.models import App
@@ -134,7 +135,9 @@ class JobFileCommands:
             stored = store_calendars(self._context, foreseen)
             return [*stored, *self.apply(wanted_apps, specs, dry_run=False, **how)]
         wanted = specs
-        specs = self._context.database.read(lambda session: self._startable(session, wanted))
+        specs = self._context.database.read(
+            lambda session: self._startable(session, _as_kept(session, wanted))
+        )
         file = JobFile(apps=wanted_apps, specs=specs, limits=limits, prune=prune, origin=origin)
         try:
             preview = self._context.database.read(lambda session: self._checked(session, file))
@@ -384,6 +387,18 @@ def _placed(problem: Problem, specs: Sequence[JobSpec]) -> Problem:
         if (spec.app, spec.name) == job:
             return problem.at(f"jobs/{number}/{problem.field}".rstrip("/"))
     return problem
+
+
+def _as_kept(session: Session, specs: Sequence[JobSpec]) -> list[JobSpec]:
+    """Return jobs with params as the database keeps them: not every one keeps a NUL."""
+    nul = of(session).nul
+    return [
+        # A script takes none; its job is refused.
+        replace(spec, param=spec.param.replace("\0", nul))
+        if "\0" in spec.param and not spec.script_language
+        else spec
+        for spec in specs
+    ]
 
 
 def _with_causes(

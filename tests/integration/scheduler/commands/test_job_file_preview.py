@@ -402,3 +402,20 @@ class TestWhatChangesBetweenPreviewAndWriting:
             apply(cluster.commands(), [spec("a", children=("b",))], prune=False)
 
         assert refused.value.code is Code.CIRCLE
+
+
+@pytest.mark.parametrize("schema_url", ["sqlite", "postgresql"], indirect=True)
+def test_a_param_with_a_nul_is_unchanged_when_its_file_is_applied_again(schema_url: str) -> None:
+    database = Database(schema_url)
+    commands = NamedCommands(database, who="test")
+
+    def applied(param: str) -> list[str]:
+        changes = commands.apply([AppSpec(name=APP)], [spec("talks", param=param)])
+        return [change.action for change in changes if change.what == "job"]
+
+    assert [applied("a\0b"), applied("a\0b"), applied("a\0c")] == [
+        ["create"],
+        ["unchanged"],
+        ["update"],
+    ]
+    database.close()
