@@ -7,9 +7,11 @@ Statements outside this folder are written with SQLAlchemy, which omits `FOR UPD
 Errors of any database are classified: try again, unavailable, or a fault of the statement.
 """
 
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 import sqlalchemy
@@ -354,6 +356,22 @@ def is_schema_fault(error: Exception, dialect: Dialect) -> bool:
     """Whether a table or column is missing, according to an error or its cause."""
     cause = error.__cause__ if isinstance(error, DatabaseUnavailable) else error
     return isinstance(cause, DBAPIError) and dialect.is_schema_fault(cause)
+
+
+def check_tls_files(url: URL, names: Sequence[str]) -> None:
+    """Raise DatabaseUnavailable for a file that a URL names in an argument and that is of no use.
+
+    The drivers would ask for the passphrase of an encrypted key, where nobody may be.
+    """
+    for name in names:
+        path = Path(str(url.query.get(name, ".")))
+        if not os.access(path, os.R_OK):
+            fault = "cannot be read" if path.exists() else "does not exist"
+        elif name.endswith("key") and path.is_file() and b"ENCRYPTED" in path.read_bytes():
+            fault = "is encrypted; expected a key without a passphrase"
+        else:
+            continue
+        raise DatabaseUnavailable(f"{name} of the database URL: {path} {fault}")
 
 
 def unavailable(

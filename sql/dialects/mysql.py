@@ -1,10 +1,8 @@
 """MariaDB and MySQL: their timeouts, error codes and SQL."""
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -38,10 +36,10 @@ from warren.sql.dialects.dialect import (
     ServerChoice,
     ServerFacts,
     UpdateRule,
+    check_tls_files,
     too_old,
 )
 from warren.sql.dialects.lean_connection import LeanConnection, LeanDialect, lean
-from warren.sql.errors import DatabaseUnavailable
 
 CONNECT_SECONDS = 5
 
@@ -359,11 +357,7 @@ def _tls(url: URL) -> dict[str, Any]:
         for name, value in url.query.items()
         if name.startswith("ssl_")
     }
-    for name in ("ca", "capath", "cert", "key"):
-        path = Path(options.get(name, "."))
-        if not os.access(path, os.R_OK):
-            fault = "cannot be read" if path.exists() else "does not exist"
-            raise DatabaseUnavailable(f"ssl_{name} of the database URL: {path} {fault}")
+    check_tls_files(url, ("ssl_ca", "ssl_capath", "ssl_cert", "ssl_key"))
     if not options:
         return {"ssl_disabled": True} if url_forms.is_local(url.host or "localhost") else {}
     if "ca" in options or "capath" in options:

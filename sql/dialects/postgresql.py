@@ -1,11 +1,9 @@
 """PostgreSQL: its timeouts, error codes and SQL."""
 
-import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
@@ -40,6 +38,7 @@ from warren.sql.dialects.dialect import (
     Locking,
     OnConflict,
     ServerFacts,
+    check_tls_files,
     too_old,
 )
 from warren.sql.dialects.postgresql_driver import (
@@ -49,7 +48,6 @@ from warren.sql.dialects.postgresql_driver import (
     TimedDialect,
     timed,
 )
-from warren.sql.errors import DatabaseUnavailable
 
 CONNECT_SECONDS = 5
 #: After how many times a statement outside of transactions is prepared.
@@ -390,11 +388,7 @@ def _arguments(dialect: TimedDialect, url: URL, how: Connecting) -> dict[str, An
 def _tls(url: URL) -> dict[str, str]:
     """Return the options of TLS; with an authority, certificate and name are verified."""
     options = {name: str(value) for name, value in url.query.items() if name.startswith("ssl")}
-    for name in ("sslrootcert", "sslcert", "sslkey"):
-        path = Path(options.get(name, "."))
-        if not os.access(path, os.R_OK):
-            fault = "cannot be read" if path.exists() else "does not exist"
-            raise DatabaseUnavailable(f"{name} of the database URL: {path} {fault}")
+    check_tls_files(url, ("sslrootcert", "sslcert", "sslkey"))
     if "sslrootcert" in options:
         options["sslmode"] = "verify-full"
     if not options and url_forms.is_local(url.host or "localhost"):

@@ -1,6 +1,7 @@
 """Which errors of a database are worth another try, and what people read about the others."""
 
 import sqlite3
+from pathlib import Path
 
 import pymysql
 import pytest
@@ -181,3 +182,23 @@ def test_a_missing_file_of_tls_is_named_with_its_argument(name: str) -> None:
         Database(f"mysql+pymysql://u@db/warren?ssl_{name}=/no/such.pem")
 
     assert str(failure.value) == f"ssl_{name} of the database URL: /no/such.pem does not exist"
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [("mysql+pymysql://u@db/d", "ssl_key"), ("postgresql+psycopg://u@db/d", "sslkey")],
+    ids=["MySQL", "PostgreSQL"],
+)
+@pytest.mark.parametrize("kind", ["ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY"])
+def test_an_encrypted_key_is_refused_instead_of_asking_for_its_passphrase(
+    tmp_path: Path, url: str, name: str, kind: str
+) -> None:
+    key = tmp_path / "key.pem"
+    key.write_text(f"-----BEGIN {kind}-----\nProc-Type: 4,ENCRYPTED\n")
+
+    with pytest.raises(DatabaseUnavailable) as failure:
+        Database(f"{url}?{name}={key}")
+
+    assert str(failure.value) == (
+        f"{name} of the database URL: {key} is encrypted; expected a key without a passphrase"
+    )
