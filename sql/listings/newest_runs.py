@@ -6,17 +6,18 @@ few partitions can have the newest runs overall. So 500 apps cost little more th
 """
 
 from collections import defaultdict, deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from heapq import heappop, heappush
 from itertools import count, product
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, func, or_, select, union_all
+from sqlalchemy import ColumnElement, Select, func, literal, or_, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.accounts import audit_log
+from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.dialects.supported import use_index
 from warren.sql.models import App, Run
 from warren.sql.models.run_tables import BY_STATUS
@@ -231,19 +232,51 @@ def _read(session: Session, wanted: RunSelection, limit: int) -> list[_Slice]:
 
 
 def _heads(
-    session: Session, wanted: RunSelection, apps: Iterable[int]
+    session: Session, wanted: RunSelection, apps: Collection[int]
 ) -> list[tuple[int, _Partition]]:
     """Return when the newest run of each partition that has any is due, the newest first."""
-    statement = (
-        use_index(select(func.max(Run.due_at), Run.status, Run.app_id), Run, BY_STATUS)
-        .where(Run.status.in_(wanted.statuses), Run.app_id.in_(apps), *_times(wanted))
-        .group_by(Run.status, Run.app_id)
-    )
+    if not apps or not wanted.statuses:
+        return []
+    times = _times(wanted)
     if wanted.before is not None:
         due_at, run_id = wanted.before
-        statement = statement.where(Run.due_at <= (due_at if run_id > 0 else due_at - 1))
-    rows = session.execute(statement)
+        times.append(Run.due_at <= (due_at if run_id > 0 else due_at - 1))
+    newest = _newest_due if dialect_of(session).jumps_to_groups else _newest_due_by_jumps
+    rows = session.execute(newest(wanted.statuses, apps, times))
     return sorted(((due_at, (status, app_id)) for due_at, status, app_id in rows), reverse=True)
+
+
+def _newest_due(
+    statuses: Collection[RunStatus], apps: Collection[int], times: Sequence[ColumnElement[bool]]
+) -> Select[int, str, int]:
+    return (
+        use_index(select(func.max(Run.due_at), Run.status, Run.app_id), Run, BY_STATUS)
+        .where(Run.status.in_(statuses), Run.app_id.in_(apps), *times)
+        .group_by(Run.status, Run.app_id)
+    )
+
+
+def _newest_due_by_jumps(
+    statuses: Collection[RunStatus], apps: Collection[int], times: Sequence[ColumnElement[bool]]
+) -> Select[int, str, int]:
+    """Return the same for a database that would read all runs for it: each jump is a subquery.
+
+    A day of 300,000 runs takes PostgreSQL 4 ms instead of 170.
+    """
+    each = union_all(*(select(literal(status.value).label("status")) for status in statuses))
+    status = each.subquery().c.status
+    first = select(func.min(Run.app_id)).where(Run.status == status, Run.app_id >= min(apps))
+    parts = select(status, first.scalar_subquery().label("app_id")).cte(recursive=True)
+    status, app_id = parts.c.status, parts.c.app_id
+    following = select(func.min(Run.app_id)).where(
+        Run.status == status, Run.app_id > app_id, Run.app_id <= max(apps)
+    )
+    parts = parts.union_all(select(status, following.scalar_subquery()).where(app_id.is_not(None)))
+    status, app_id = parts.c.status, parts.c.app_id
+    newest = select(func.max(Run.due_at)).where(Run.status == status, Run.app_id == app_id, *times)
+    heads = select(newest.scalar_subquery().label("due_at"), status, app_id)
+    found = heads.where(app_id.in_(apps)).subquery()
+    return select(found.c.due_at, found.c.status, found.c.app_id).where(found.c.due_at.is_not(None))
 
 
 def _one_by_one(
