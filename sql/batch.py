@@ -8,13 +8,14 @@ and read here by their ids, a chunk of ids at a time.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache, partial
-from itertools import chain, islice
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar, cast
 
 from sqlalchemy import Column, Connection, CursorResult, Delete, Dialect, Update
 from sqlalchemy.orm import DeclarativeBase, InstrumentedAttribute, Session
 
 from warren.sql.dialects.dialect import Columns, Locking, UpdateRule
+from warren.sql.dialects.dialect import Dialect as Database
 from warren.sql.dialects.supported import PRIMARY_KEY, of, update_by_index
 from warren.sql.models import Model
 from warren.sql.rows import Query, columns_of, fetch
@@ -30,9 +31,10 @@ class Guard(NamedTuple):
     condition: str
     values: Sequence[Any] = ()
 
-    def sql(self, parameter: str) -> str:
-        """Return the condition with the driver's own placeholders."""
-        return self.condition.format(*[parameter] * len(self.values))
+    def sql(self, dialect: Database, first: int) -> str:
+        """Return the condition as a filter; its first value is number `first` of the statement."""
+        places = dialect.places(first, len(self.values))
+        return dialect.as_filter.format(self.condition.format(*places))
 
 
 #: The guard of rows that this transaction has locked, and that therefore need none.
@@ -89,13 +91,8 @@ def update_each(
     attributes, none of type TEXT: MariaDB would cut longer values to 64 kB without an error. `rule`
     says what is the same for all rows. Returns how many rows passed the guard, changed or not.
     """
-    dialect = of(session)
-    condition = dialect.as_filter.format(guard.sql(dialect.parameter))
-
-    def build(columns: Columns, count: int, key: Column[Any]) -> str:
-        return dialect.update_rows(columns, count, key, rule) + condition
-
-    return _execute(session, model, rows, key, build, more_values=guard.values)
+    update = of(session).update_rows
+    return _execute(session, model, rows, key, partial(update, rule=rule), guard=guard)
 
 
 def update_alike(
@@ -114,7 +111,7 @@ def update_alike(
     dialect, connection, mapped = of(session), session.connection(), model.__mapper__.columns
     columns = [mapped[attribute] for attribute in values]
     [bound] = _bound([values], columns, connection)
-    condition = dialect.as_filter.format(guard.sql(dialect.parameter))
+    condition = guard.sql(dialect, len(columns) + 1)
     count = 0
     for chunk in chunks(ids):
         statement = dialect.update_alike(columns, chunk, mapped[key]) + condition
@@ -161,15 +158,18 @@ def _execute(
     key: str,
     build: Callable[[Columns, int, Column[Any]], str],
     *,
-    more_values: Sequence[Any] = (),
+    guard: Guard | None = None,
 ) -> int:
-    """Execute the statements that `build` returns for columns, a number of rows, and the key."""
-    connection, mapped = session.connection(), model.__mapper__.columns
+    """Execute what `build` returns for columns, a number of rows, and the key; a guard follows."""
+    dialect, connection, mapped = of(session), session.connection(), model.__mapper__.columns
     count = 0
     for chunk in _statements(rows):
         columns = [mapped[attribute] for attribute in chunk[0]]
-        values = tuple(chain(chain.from_iterable(_bound(chunk, columns, connection)), more_values))
+        values = dialect.bind_rows(_bound(chunk, columns, connection))
         statement = build(columns, len(chunk), mapped[key])
+        if guard is not None:
+            statement += guard.sql(dialect, len(values) + 1)
+            values += tuple(guard.values)
         count += connection.exec_driver_sql(statement, values).rowcount
     return count
 

@@ -9,7 +9,7 @@ Errors of any database are classified: try again, unavailable, or a fault of the
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
@@ -129,8 +129,6 @@ class Dialect(Protocol):
     url_form: UrlForm
     #: A file that this process opens itself: writers queue in this process, and there is no server.
     is_embedded: bool
-    #: The driver's placeholder of a value.
-    parameter: str
     #: Whether the least value of each group is found by jumping along an index from group to group,
     #: and not by reading all of it.
     jumps_to_groups: bool
@@ -217,10 +215,16 @@ class Dialect(Protocol):
     def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that adds to `column` of an existing row with the same primary key."""
 
+    def places(self, first: int, count: int) -> list[str]:
+        """Return the placeholders of values number `first` and so on of a statement."""
+
+    def bind_rows(self, rows: Iterable[Collection[Any]]) -> tuple[Any, ...]:
+        """Return what the driver takes for rows of values."""
+
     def insert_rows(
         self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
     ) -> str:
-        """Return an INSERT of many rows with the driver's placeholders; existing rows are kept.
+        """Return an INSERT of many rows, for what `bind_rows` returns; existing rows are kept.
 
         With `same`, the columns of a unique key, only rows with that key are kept; if a row with
         another one has the primary key, the statement fails with an error that `is_id_taken` knows.
@@ -233,9 +237,9 @@ class Dialect(Protocol):
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Return an UPDATE of many rows with their own values, ending in `WHERE` or `AND`.
 
-        The columns come with their types, as for `insert_rows`. The caller appends its guard. The
-        statement finds rows by primary key and locks no others. Its row count includes rows that
-        matched but did not change.
+        It is for what `bind_rows` returns. The columns come with their types, as for `insert_rows`.
+        The caller appends its guard. The statement finds rows by primary key and locks no others.
+        Its row count includes rows that matched but did not change.
         """
 
     def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
@@ -268,13 +272,15 @@ class Dialect(Protocol):
 
 
 class OnConflict:
-    """Statements that SQLite and PostgreSQL share: INSERT … ON CONFLICT, UPDATE … FROM (VALUES …).
+    """Statements that SQLite and PostgreSQL share: INSERT … ON CONFLICT, UPDATE … FROM.
 
     Part of such a `Dialect`; `_insert` makes SQLAlchemy's INSERT for it.
     """
 
-    parameter: str
+    places: Callable[[int, int], list[str]]
     _insert: Callable[[type[Any]], Any]
+    #: Returns a table of so many rows: `v`, with `column1` and so on.
+    _table: Callable[[Columns, int], str]
 
     def insert_or_ignore(self, model: type[Any], _key: QueryableAttribute[Any]) -> Insert:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key."""
@@ -307,10 +313,10 @@ class OnConflict:
     ) -> str:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key, or to the named one."""
         names = ", ".join(column.name for column in columns)
-        rows = ", ".join([self._row(columns)] * count)
         named = f"({', '.join(column.name for column in same)}) " if same else ""
-        into = f"{key.table.name} ({names}) VALUES {rows}"
-        return f"INSERT INTO {into} ON CONFLICT {named}DO NOTHING"
+        # WHERE, because SQLite would take ON for the beginning of a join.
+        rows = f"SELECT * FROM {self._table(columns, count)} WHERE true"  # noqa: S608 - constants of ours
+        return f"INSERT INTO {key.table.name} ({names}) {rows} ON CONFLICT {named}DO NOTHING"
 
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Start with UPDATE, not WITH, because otherwise SQLite's driver does not count rows."""
@@ -319,22 +325,16 @@ class OnConflict:
         matched = (key.name, *rule.matched)
         sets = {name: value for name, value in sources.items() if name not in matched} | rule.sets
         changes = ", ".join(f"{name} = {value}" for name, value in sets.items())
-        rows = ", ".join([self._first_row(columns), *[self._row(columns)] * (count - 1)])
         matches = "".join(f"{table}.{name} = {sources[name]} AND " for name in matched)
-        return f"UPDATE {table} SET {changes} FROM (VALUES {rows}) AS v WHERE {matches}"  # noqa: S608 - constants of ours
+        return f"UPDATE {table} SET {changes} FROM {self._table(columns, count)} WHERE {matches}"  # noqa: S608 - constants of ours
 
     def update_alike(self, columns: Columns, ids: Sequence[int], key: Column[Any]) -> str:
         """Return a plain UPDATE; the planner uses the primary key by itself."""
-        sets = ", ".join(f"{column.name} = {self.parameter}" for column in columns)
+        places = self.places(1, len(columns))
+        pairs = zip(columns, places, strict=True)
+        sets = ", ".join(f"{column.name} = {place}" for column, place in pairs)
         listed = ",".join(map(str, ids))
         return f"UPDATE {key.table.name} SET {sets} WHERE {key.name} IN ({listed}) AND "  # noqa: S608 - constants and numbers of ours
-
-    def _first_row(self, columns: Columns) -> str:
-        """Return the placeholders of the first of several rows of values."""
-        return self._row(columns)
-
-    def _row(self, columns: Columns) -> str:
-        return f"({', '.join([self.parameter] * len(columns))})"
 
 
 #: The table in a statement, and the words of an answer that did not come in time.

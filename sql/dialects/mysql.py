@@ -2,7 +2,8 @@
 
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 from weakref import WeakSet
 
@@ -115,7 +116,6 @@ class MySQL:
     name = "mysql"
     url_form = url_forms.MYSQL
     is_embedded = url_form.is_embedded
-    parameter = "%s"
     jumps_to_groups = True
     as_filter = "{}"
     now_ms = "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS UNSIGNED)"
@@ -237,6 +237,14 @@ class MySQL:
         """Return ON DUPLICATE KEY UPDATE, which applies to any unique key."""
         insert, name = mysql.insert(model), str(column.expression.key)
         return insert.on_duplicate_key_update({name: column + insert.inserted[name]})
+
+    def places(self, _first: int, count: int) -> list[str]:
+        """Return those of the driver, which puts the values in their place itself."""
+        return ["%s"] * count
+
+    def bind_rows(self, rows: Iterable[Collection[Any]]) -> tuple[Any, ...]:
+        """Return all values in a row."""
+        return tuple(chain.from_iterable(rows))
 
     def insert_rows(
         self, columns: Columns, count: int, key: Column[Any], same: Columns = ()

@@ -1,8 +1,10 @@
 """PostgreSQL: its timeouts, error codes and SQL."""
 
+import json
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import date
 from functools import cache
 from typing import Any
 from weakref import WeakSet
@@ -148,7 +150,6 @@ class PostgreSQL(OnConflict):
     name = "postgresql"
     url_form = url_forms.POSTGRESQL
     is_embedded = url_form.is_embedded
-    parameter = "%s"
     jumps_to_groups = False
     # No index serves this. A state that was rare at the last ANALYZE may be that of most rows now,
     # and its part of the index is full of entries of rows that have left it.
@@ -275,9 +276,18 @@ class PostgreSQL(OnConflict):
         """Return SUM as an integer; that of large ones is a decimal."""
         return cast(func.coalesce(func.sum(number), 0), BigInteger)
 
-    def _first_row(self, columns: Columns) -> str:
-        """Give the values their types, which those of further rows then have too."""
-        return f"({', '.join(f'%s::{_sql_type(column.type)}' for column in columns)})"
+    def places(self, first: int, count: int) -> list[str]:
+        """Return numbered ones."""
+        return [f"${number}" for number in range(first, first + count)]
+
+    def bind_rows(self, rows: Iterable[Collection[Any]]) -> tuple[str]:
+        """Return all rows as JSON: thousands of values take the server twice as long to plan."""
+        named = [{f"column{place}": value for place, value in enumerate(row, 1)} for row in rows]
+        return (json.dumps(named, ensure_ascii=False, allow_nan=False, default=_date_as_text),)
+
+    def _table(self, columns: Columns, _count: int) -> str:
+        typed = (f"column{place} {_sql_type(each.type)}" for place, each in enumerate(columns, 1))
+        return f"json_to_recordset($1::json) AS v({', '.join(typed)})"
 
     def lock_rows(
         self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
@@ -325,6 +335,12 @@ class PostgreSQL(OnConflict):
             *(f'GRANT {right} ON "{table}" TO "{user}";' for table, right in rights.items()),
             f'GRANT USAGE, SELECT, UPDATE ON ALL SEQUENCES IN SCHEMA public TO "{user}";',
         ]
+
+
+def _date_as_text(value: Any) -> str:
+    if isinstance(value, date):
+        return value.isoformat()
+    raise TypeError(f"expected a value that JSON has, got: {type(value).__name__}")
 
 
 @cache

@@ -1,8 +1,9 @@
 """Connections to PostgreSQL by psycopg, and what SQLAlchemy's dialect lacks for Warren.
 
 psycopg waits for an answer without a limit, so `TimedConnection` gives a connection up that is
-silent for too long. Text columns are made with the collation of code points. PostgreSQL stores no
-NUL, so texts have a visible substitute in its place.
+silent for too long. Statements have the server's own placeholders, $1 and so on: to find psycopg's
+takes it 5 us each, more than all the rest. Text columns are made with the collation of code points.
+PostgreSQL stores no NUL, so texts have a visible substitute in its place.
 """
 
 import select
@@ -11,7 +12,7 @@ from collections.abc import Callable, Generator
 from typing import Any
 
 import psycopg
-from psycopg import OperationalError
+from psycopg import OperationalError, RawCursor, RawServerCursor
 from sqlalchemy import Column, Connection, String
 from sqlalchemy.dialects import registry
 from sqlalchemy.dialects.postgresql.base import PGTypeCompiler
@@ -126,14 +127,28 @@ class TimedDialect(PGDialect_psycopg):
     #: Makes the connections of an engine.
     connect_by: Callable[..., Any] = staticmethod(TimedConnection.connect)
 
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options | {"paramstyle": "numeric_dollar"})
+
     def connect(self, *arguments: Any, **options: Any) -> Any:
         return self.connect_by(*arguments, **options)
+
+    def on_connect(self) -> Callable[[Any], None]:
+        """Return what sets a connection up for this dialect's statements."""
+        before: Callable[[Any], None] = super().on_connect()
+
+        def set_up(connection: Any) -> None:
+            before(connection)
+            connection.cursor_factory = RawCursor
+            connection.server_cursor_factory = RawServerCursor
+
+        return set_up
 
     def initialize(self, connection: Connection) -> None:
         """Ask what the parameters of the connection do not tell."""
         super().initialize(connection)
         self.server_encoding = self._parameter(connection, "server_encoding")
-        known = "SELECT EXISTS (SELECT FROM pg_collation WHERE collname = %s)"
+        known = "SELECT EXISTS (SELECT FROM pg_collation WHERE collname = $1)"
         self.has_all_scripts = bool(connection.exec_driver_sql(known, (ALL_SCRIPTS,)).scalar())
 
     def _parameter(self, connection: Connection, name: str) -> str:

@@ -2,7 +2,8 @@
 
 import re
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import sqlalchemy
@@ -46,7 +47,6 @@ class SQLite(OnConflict):
     name = "sqlite"
     url_form = url_forms.SQLITE
     is_embedded = url_form.is_embedded
-    parameter = "?"
     jumps_to_groups = False
     as_filter = "{}"
     _insert = staticmethod(sqlite.insert)
@@ -130,6 +130,18 @@ class SQLite(OnConflict):
     def sum_of(self, number: SQLColumnExpression[int]) -> ColumnElement[int]:
         """Return SUM, which is an integer if the numbers are."""
         return func.coalesce(func.sum(number), 0)
+
+    def places(self, _first: int, count: int) -> list[str]:
+        """Return question marks."""
+        return ["?"] * count
+
+    def bind_rows(self, rows: Iterable[Collection[Any]]) -> tuple[Any, ...]:
+        """Return all values in a row."""
+        return tuple(chain.from_iterable(rows))
+
+    def _table(self, columns: Columns, count: int) -> str:
+        row = f"({', '.join(self.places(1, len(columns)))})"
+        return f"(VALUES {', '.join([row] * count)}) AS v"
 
     def lock_rows(
         self, columns: Columns, ids: Sequence[int], key: Column[Any], how: Locking
