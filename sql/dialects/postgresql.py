@@ -64,7 +64,7 @@ WRITING_IDLE_LIMIT_SECONDS = 3
 #: No statement waits for a lock longer than 4 s, and none goes on for long once its caller has
 #: given up. A plan for any value would read what is common, where we ask for what is rare. What is
 #: read by keys is mostly in memory, so that a whole table is not the cheaper way to some rows.
-#: Starting parallel workers takes longer than such reads: 56 ms instead of 10 for 500 runs.
+#: Such reads take less time than parallel workers take to start.
 _SESSION_SETTINGS = {
     "lock_timeout": "4s",
     "idle_in_transaction_session_timeout": f"{IDLE_LIMIT_SECONDS}s",

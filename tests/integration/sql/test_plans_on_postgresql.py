@@ -17,6 +17,8 @@ from tests.support.postgresql import PrivatePostgreSQL
 from tests.support.sql_rows import NODE, ended, routed, statements
 from warren.sql.engine import Database
 from warren.sql.explanation import Explanation
+from warren.sql.listings import newest_runs
+from warren.sql.listings.newest_runs import RunSelection
 from warren.sql.run_status import RunStatus
 from warren.sql.runs import transitions
 
@@ -94,6 +96,18 @@ def test_a_question_reads_what_it_is_about(
     assert [table for plan in plans for table in read_whole(plan)] == []
     looks = [plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] for plan in plans]
     assert max(looks) <= WIDER.get(name, BLOCKS)
+
+
+def test_what_is_newest_in_each_state_and_app_is_found_by_jumps(crowded: Database) -> None:
+    every = RunSelection(statuses=frozenset(RunStatus), app_ids=None, since_ms=1)
+
+    def unit(session: Session) -> tuple[int, int]:
+        return counting_rows(session, lambda s: newest_runs.latest_due(s, every))
+
+    latest, rows = crowded.read(unit)
+
+    assert latest
+    assert rows <= SMALL
 
 
 @pytest.fixture(scope="module")

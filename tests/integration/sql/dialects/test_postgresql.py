@@ -22,12 +22,14 @@ from tests.support.processes import stop
 from tests.support.schemas import differences
 from tests.support.sql_rows import new_run, plan, side_by_side
 from warren.sql import limits
+from warren.sql.batch import Guard, update_each
 from warren.sql.clock import database_now_ms
 from warren.sql.engine import Database
 from warren.sql.epochs import all_epochs
 from warren.sql.errors import DatabaseUnavailable, SchemaMismatch
 from warren.sql.models import App, Job, Limit, Run, Uptime
 from warren.sql.registry import uptimes
+from warren.sql.run_status import RunStatus
 from warren.sql.runs import due_runs
 from warren.sql.schema import migration, version
 from warren.sql.schema.version import grants
@@ -194,6 +196,17 @@ def test_a_text_that_does_not_fit_is_refused_in_one_line(database: Database) -> 
         sql_rows.add_job(database, "x" * 256)
 
     assert "xxxx" not in str(caught.value)
+
+
+def test_however_many_rows_there_are_the_driver_gets_them_as_one_value(database: Database) -> None:
+    run_ids = sql_rows.planned_in(database, RunStatus.SENT, 500)
+    rows = [{"id": run_id, "address": f"a-{run_id}"} for run_id in run_ids]
+
+    with sql_rows.statements(database) as sent:
+        count = database.write(lambda s: update_each(s, Run, rows, guard=Guard("id > {}", [0])))
+
+    assert count == 500
+    assert [len(values) for _, values in sent] == [2]
 
 
 def test_old_versions_of_runs_have_room_and_are_removed_early(database: Database) -> None:

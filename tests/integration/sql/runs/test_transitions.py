@@ -554,8 +554,7 @@ class TestNobodyWaitsForStrangers:
         with mariadb_database.engine.begin() as other:
             other.exec_driver_sql(  # by the key: a scan of the whole table would lock ours too
                 f"SELECT id FROM xxl_job_log {words_of(mariadb_database).by_key} "
-                "WHERE id BETWEEN %s AND %s FOR UPDATE",
-                (strangers[0], strangers[-1]),
+                f"WHERE id BETWEEN {strangers[0]} AND {strangers[-1]} FOR UPDATE"
             )
 
             assert mariadb_database.write(quickly) == 5
