@@ -17,7 +17,7 @@ from http import HTTPStatus
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 from urllib.request import (
     HTTPDefaultErrorHandler,
     HTTPErrorProcessor,
@@ -315,13 +315,13 @@ class OpenIDConnect:
         """Return what the token endpoint answers; it has `error` if that refuses."""
         described = self._described()
         methods = described.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
-        method = "none"
-        if self._client.client_secret is not None:
-            is_basic = "client_secret_basic" in methods
-            method = "client_secret_basic" if is_basic else "client_secret_post"
-        address, headers, body = ClientAuth(
-            self._client.client_id, self._client.client_secret, method
-        ).prepare(
+        name, secret, method = self._client.client_id, self._client.client_secret, "none"
+        if secret is not None and "client_secret_basic" in methods:
+            # RFC 6749 has both encoded like a form before they are joined; Authlib does not.
+            name, secret, method = quote_plus(name), quote_plus(secret), "client_secret_basic"
+        elif secret is not None:
+            method = "client_secret_post"
+        address, headers, body = ClientAuth(name, secret, method).prepare(
             "POST", described["token_endpoint"], dict(_FORM), prepare_token_request(grant, **told)
         )
         return self._http.json("POST", address, headers, body.encode(), takes_refusal=True)

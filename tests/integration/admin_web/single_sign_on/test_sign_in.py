@@ -393,6 +393,20 @@ class TestWrongAnswers:
         assert answer.status_code == 401
         assert "invalid_client" in detail(answer.text)
 
+    def test_a_client_secret_may_have_any_characters(
+        self, database: Database, clock: Clock
+    ) -> None:
+        secret = "5+/g%2B:h=~&"
+        with OidcProvider(clock=lambda: clock.now / 1000, secret=secret) as provider:
+            console = SsoConsole(database, clock, provider, {"client_secret": secret})
+            console.rule("data", Role.VIEWER, "reports")
+            provider.add("olga", "data")
+            visit = console.visit()
+
+            console.sign_in(visit, "olga")
+
+            assert is_in(visit)
+
     def test_a_public_client_needs_no_secret(self, database: Database, clock: Clock) -> None:
         with OidcProvider(clock=lambda: clock.now / 1000, secret="") as provider:
             console = SsoConsole(database, clock, provider, {"client_secret": None})
