@@ -109,9 +109,9 @@ class GroupReader:
             tokens_ms=self._sso.tokens_ms,
         )
         if not self._database.write(lambda session: renew(session, due, proof.person, reading)):
-            log.info("sso_access_ended", identity=due.id, reason="no rule matches the groups")
+            log.info("sso_access_ended", subject=due.subject, reason="no rule matches the groups")
         return ""
 
     def _end(self, due: DueIdentity, why: str) -> None:
         self._database.write(lambda session: end_access(session, due, why, now_ms=self._now_ms()))
-        log.info("sso_access_ended", identity=due.id, reason=why)
+        log.info("sso_access_ended", subject=due.subject, reason=why)

@@ -7,6 +7,7 @@ from html import unescape
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.support.api import Program, make_api
 from tests.support.console import Clock, Visit
@@ -96,10 +97,12 @@ class TestSessions:
         console.provider.people["olga"].groups = ["others"]
         clock.pass_seconds(READ_SECONDS)
 
-        console.reader.run_round()
+        with capture_logs() as logs:
+            console.reader.run_round()
 
         assert not is_in(olga)
         assert console.rights("olga").app_ids == ()
+        assert [entry["subject"] for entry in logs] == ["subject-of-olga"]
         assert console.audited(who="sso:groups") == [("sso:groups", "user.rights", "olga")]
 
     def test_whoever_is_in_another_group_gets_its_rights_at_the_next_sign_in(
