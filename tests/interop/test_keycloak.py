@@ -20,6 +20,9 @@ from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
 from warren.sql.registry import apps
 
+#: On a busy machine Keycloak takes minutes to start.
+pytestmark = pytest.mark.timeout(900)
+
 #: Longer than the time after which groups are read again.
 LATER_SECONDS = 301
 #: Without offline access, what Keycloak gives ends with its session.
