@@ -56,6 +56,7 @@ from warren.admin_web.identity_provider import (
 )
 from warren.broker.transport import is_loopback
 from warren.scheduler.commands.identity_commands import Person
+from warren.scheduler.problems import counted
 from warren.sql.accounts.identities import MAX_LENGTH
 from warren.sql.instants import iso
 
@@ -228,7 +229,7 @@ class OpenIDConnect:
         """
         described = self._described()
         count = len(list(self._known_keys()))
-        words = [f"{self.issuer} answers", f"{count} keys"]
+        words = [f"{self.issuer} answers", counted(count, "key")]
         if _OFFLINE not in self._scopes(described).split():
             words.append("no scope offline_access: sessions may last 15 minutes only")
         if "end_session_endpoint" not in described:

@@ -181,7 +181,7 @@ class TestCheck:
         return line
 
     def test_the_provider_is_asked(self, desk: Desk, provider: OidcProvider) -> None:
-        assert self.line(desk) == f"ok     single sign-on: {provider.issuer} answers, 1 keys"
+        assert self.line(desk) == f"ok     single sign-on: {provider.issuer} answers, 1 key"
 
     def test_one_that_does_not_answer_is_told(self, desk: Desk, provider: OidcProvider) -> None:
         provider.faults = Faults(is_away=True)
