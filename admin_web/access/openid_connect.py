@@ -85,6 +85,7 @@ _NAMES = ("preferred_username", "email", "upn", "nickname", "name")
 _REFUSALS = range(400, 500)
 #: Refusals that say "not now".
 _PASSING = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_CLIENT_REFUSED = ("invalid_client", "unauthorized_client")
 _WELL_KNOWN = "/.well-known/openid-configuration"
 _NONCE_BYTES = 12
 _JSON = {"Accept": "application/json"}
@@ -176,7 +177,9 @@ class OpenIDConnect:
             code_verifier=attempt.verifier,
         )
         if "error" in answer:
-            raise SignInInvalid(f"the provider refused its own code: {_error_of(answer)}")
+            is_of_client = answer["error"] in _CLIENT_REFUSED
+            what = "Warren's client ID or secret" if is_of_client else "its own code"
+            raise SignInInvalid(f"the provider refused {what}: {_error_of(answer)}")
         claims = self._claims(answer, nonce=attempt.nonce)
         return self._proof(answer, claims, answer.get("refresh_token"))
 

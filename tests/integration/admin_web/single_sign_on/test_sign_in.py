@@ -391,7 +391,10 @@ class TestWrongAnswers:
         answer = console.sign_in(console.visit(), "olga")
 
         assert answer.status_code == 401
-        assert "invalid_client" in detail(answer.text)
+        assert (
+            detail(answer.text)
+            == "the provider refused Warren's client ID or secret: invalid_client"
+        )
 
     def test_a_client_secret_may_have_any_characters(
         self, database: Database, clock: Clock
