@@ -13,6 +13,7 @@ at the end is replaced by the whole log.
 """
 
 import contextlib
+import errno
 import io
 import os
 import random
@@ -99,6 +100,8 @@ class _Packed:
     end: int = 0
 
 
+#: What the system says if there is no room for a packed log now.
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}
 #: A run and a part of its log.
 _Key = tuple[int, int]
 
@@ -116,6 +119,12 @@ def _end(item: _Packed) -> LogEnd:
         size=item.size,
         packed=item.packed,
     )
+
+
+def _close(file: BinaryIO) -> None:
+    """Close a file, also one whose last bytes found no room on the disk."""
+    with contextlib.suppress(OSError):
+        file.close()
 
 
 class LogUploads:
@@ -357,6 +366,7 @@ class LogUploads:
                             begins_at=begin,
                             between=self._breathe,
                         )
+                        into.flush()
                         packed.append(_Packed(log, into, size, length, part, begin + size))
         except OSError:
             return []  # it has written none yet, or the end of the run will say more
@@ -411,9 +421,13 @@ class LogUploads:
                     changed_ms=status.st_mtime_ns // 1_000_000,
                     between=self._breathe,
                 )
+                into.flush()
         except FileNotFoundError:
             why = "it was deleted before it could be stored" if log.size else ""
         except OSError as error:
+            if error.errno in _NO_ROOM:
+                self._put_off(log, f"it cannot be packed: {error.strerror}")
+                return None
             why = f"it cannot be read: {error.strerror or error}"
         else:
             self._waiting.measure(log, status.st_size)
@@ -429,7 +443,9 @@ class LogUploads:
         """Return a file for a packed log: in memory, unless it is large."""
         if size <= IN_MEMORY_BYTES:
             return io.BytesIO()
-        return opened.enter_context(tempfile.TemporaryFile(dir=self._folder))
+        file = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115 - `opened` closes it
+        opened.callback(_close, file)
+        return file
 
     def _breathe(self) -> None:
         """Let others have the processor between two blocks of a large log."""

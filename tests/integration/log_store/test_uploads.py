@@ -1,5 +1,6 @@
 """Uploads go on whatever their store does, and say what does not get there."""
 
+import random
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 
 from tests.support.eventually import eventually
 from tests.support.s3_server import S3Server
+from tests.support.small_disk import fill, small_disk
 from tests.support.upload_case import DAY_MS, UploadCase, key_of
 from warren.broker.messages import LOG_PARTS_LIMIT
 from warren.broker.transport import Confirm
@@ -118,6 +120,23 @@ def test_a_store_that_hangs_up_is_tried_again(case: UploadCase, s3: S3Server) ->
     s3.start()
 
     eventually(all_stored(case, 1, 2))
+
+
+def test_a_long_log_waits_while_the_disk_has_no_room_to_pack_it(
+    tmp_path: Path, s3: S3Server
+) -> None:
+    with small_disk(tmp_path / "state", 8_000_000) as disk:
+        case = UploadCase(tmp_path, s3.store(prefix=""))
+        taken = fill(disk)
+
+        case.run(1, text=random.Random(7).randbytes(5_000_000))
+
+        eventually(lambda: "run 1: it cannot be packed: No space left" in case.uploads.fault)
+        assert case.schedulers.dropped == {}
+        taken.unlink()
+        eventually(all_stored(case, 1))
+        assert case.uploads.fault == ""
+        case.uploads.close()
 
 
 def test_an_executor_that_ends_says_how_many_logs_it_leaves(case: UploadCase, s3: S3Server) -> None:
