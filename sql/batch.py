@@ -76,6 +76,16 @@ def insert_or_ignore(
     _execute(session, model, rows, key, partial(insert, same=of_same))
 
 
+def insert_or_replace(
+    session: Session, model: type[DeclarativeBase], rows: Iterable[Values], *, key: str
+) -> None:
+    """Insert rows; an existing one with the same unique `key` gets all other values given.
+
+    All must have the same attributes, and no two the same key.
+    """
+    _execute(session, model, rows, key, of(session).replace_rows)
+
+
 def update_each(
     session: Session,
     model: type[DeclarativeBase],

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sqlalchemy import ColumnElement, Subquery, delete, func, select, union_all
 from sqlalchemy.orm import Session
 
-from warren.sql.batch import chunks, fetch_by_ids, modify
+from warren.sql.batch import chunks, fetch_by_ids, insert_or_replace, modify
 from warren.sql.dialects.supported import of, use_index
 from warren.sql.models import App, Job, JobSuccess, MetricCount, Run
 from warren.sql.models.run_tables import BY_TICK
@@ -155,9 +155,7 @@ def keep_successes(session: Session, successes: Mapping[int, int]) -> None:
         for job_id, at_ms in sorted(successes.items())
         if at_ms > stored.get(job_id, -1)
     ]
-    replace = of(session).insert_or_replace(JobSuccess, JobSuccess.job_id, JobSuccess.succeeded_at)
-    if rows:
-        session.execute(replace, rows)
+    insert_or_replace(session, JobSuccess, rows, key="job_id")
 
 
 def forget_success(session: Session, job_id: int) -> None:

@@ -207,11 +207,6 @@ class Dialect(Protocol):
     def insert_or_ignore(self, model: type[Any], key: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that keeps an existing row with the same unique `key`."""
 
-    def insert_or_replace(
-        self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
-    ) -> Insert:
-        """Return an INSERT that sets `column` in an existing row with the same unique `key`."""
-
     def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
         """Return an INSERT that adds to `column` of an existing row with the same primary key."""
 
@@ -233,6 +228,9 @@ class Dialect(Protocol):
         the values are bound as SQLAlchemy does for these types. The statement must not truncate
         values that do not fit.
         """
+
+    def replace_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
+        """Return the same, but existing rows with the same unique key get all other values."""
 
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Return an UPDATE of many rows with their own values, ending in `WHERE` or `AND`.
@@ -287,17 +285,6 @@ class OnConflict:
         insert: Insert = self._insert(model).on_conflict_do_nothing()
         return insert
 
-    def insert_or_replace(
-        self, model: type[Any], key: QueryableAttribute[Any], column: QueryableAttribute[Any]
-    ) -> Insert:
-        """Return ON CONFLICT DO UPDATE, which must name the key."""
-        name = str(column.expression.key)
-        insert = self._insert(model)
-        replacing: Insert = insert.on_conflict_do_update(
-            index_elements=[key], set_={name: insert.excluded[name]}
-        )
-        return replacing
-
     def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
         """Return ON CONFLICT DO UPDATE, which must name the key."""
         name = str(column.expression.key)
@@ -312,11 +299,21 @@ class OnConflict:
         self, columns: Columns, count: int, key: Column[Any], same: Columns = ()
     ) -> str:
         """Return ON CONFLICT DO NOTHING, which applies to any unique key, or to the named one."""
-        names = ", ".join(column.name for column in columns)
         named = f"({', '.join(column.name for column in same)}) " if same else ""
+        return f"{self._insert_rows(columns, count, key)} ON CONFLICT {named}DO NOTHING"
+
+    def replace_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
+        """Return ON CONFLICT DO UPDATE, which must name the key."""
+        names = (column.name for column in columns if column is not key)
+        sets = ", ".join(f"{name} = excluded.{name}" for name in names)
+        insert = self._insert_rows(columns, count, key)
+        return f"{insert} ON CONFLICT ({key.name}) DO UPDATE SET {sets}"
+
+    def _insert_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
+        names = ", ".join(column.name for column in columns)
         # WHERE, because SQLite would take ON for the beginning of a join.
         rows = f"SELECT * FROM {self._table(columns, count)} WHERE true"  # noqa: S608 - constants of ours
-        return f"INSERT INTO {key.table.name} ({names}) {rows} ON CONFLICT {named}DO NOTHING"
+        return f"INSERT INTO {key.table.name} ({names}) {rows}"
 
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Start with UPDATE, not WITH, because otherwise SQLite's driver does not count rows."""

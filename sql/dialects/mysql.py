@@ -226,13 +226,6 @@ class MySQL:
         """Set the key to itself, because INSERT IGNORE would truncate values that do not fit."""
         return mysql.insert(model).on_duplicate_key_update({str(key.expression.key): key})
 
-    def insert_or_replace(
-        self, model: type[Any], _key: QueryableAttribute[Any], column: QueryableAttribute[Any]
-    ) -> Insert:
-        """Return ON DUPLICATE KEY UPDATE, which applies to any unique key."""
-        insert, name = mysql.insert(model), str(column.expression.key)
-        return insert.on_duplicate_key_update({name: insert.inserted[name]})
-
     def insert_or_add(self, model: type[Any], column: QueryableAttribute[Any]) -> Insert:
         """Return ON DUPLICATE KEY UPDATE, which applies to any unique key."""
         insert, name = mysql.insert(model), str(column.expression.key)
@@ -255,13 +248,17 @@ class MySQL:
         key becomes too large for the column's type, which is an error in any SQL mode.
         """
         table, name = key.table.name, key.name
-        row = f"({', '.join(['%s'] * len(columns))})"
-        into = f"INSERT INTO {table} ({', '.join(column.name for column in columns)})"
-        otherwise = f"ON DUPLICATE KEY UPDATE {name} = {table}.{name}"
+        otherwise = f"{name} = {table}.{name}"
         if same:
             alike = (f"{table}.{each.name} = VALUES({each.name})" for each in same)
             otherwise += f" + IF({' AND '.join(alike)}, 0, {_LARGEST_ID})"
-        return f"{into} VALUES {', '.join([row] * count)} {otherwise}"
+        return _insert_rows(columns, count, table, otherwise)
+
+    def replace_rows(self, columns: Columns, count: int, key: Column[Any]) -> str:
+        """Return ON DUPLICATE KEY UPDATE, which applies to any unique key."""
+        names = (column.name for column in columns if column is not key)
+        sets = ", ".join(f"{name} = VALUES({name})" for name in names)
+        return _insert_rows(columns, count, key.table.name, sets)
 
     def update_rows(self, columns: Columns, count: int, key: Column[Any], rule: UpdateRule) -> str:
         """Join from the values to the rows; the other way round would lock other rows too."""
@@ -318,6 +315,12 @@ class MySQL:
             f"GRANT {right} ON `{database}`.`{table}` TO '{user}'@'{host}';"
             for table, right in rights.items()
         ]
+
+
+def _insert_rows(columns: Columns, count: int, table: str, otherwise: str) -> str:
+    names = ", ".join(column.name for column in columns)
+    rows = ", ".join([f"({', '.join(['%s'] * len(columns))})"] * count)
+    return f"INSERT INTO {table} ({names}) VALUES {rows} ON DUPLICATE KEY UPDATE {otherwise}"  # noqa: S608 - constants of ours
 
 
 def _arguments(url: URL, how: Connecting) -> dict[str, Any]:

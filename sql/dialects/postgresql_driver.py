@@ -118,6 +118,8 @@ class TimedDialect(PGDialect_psycopg):
 
     driver = _DRIVER
     supports_statement_cache = True
+    #: An INSERT of many rows is one statement, not one each.
+    use_insertmanyvalues_wo_returning = True
     statement_compiler = _Compiler
     type_compiler_cls = _TypeCompiler
     colspecs = PGDialect_psycopg.colspecs | {String: _Text, Double: _Double}

@@ -13,8 +13,8 @@ from sqlalchemy import insert as insert_into
 from sqlalchemy.orm import Session
 from sqlalchemy.orm.attributes import set_committed_value
 
-from warren.sql.batch import chunks, fetch_by_ids, insert_or_ignore
-from warren.sql.dialects.supported import PRIMARY_KEY, of, use_index
+from warren.sql.batch import chunks, fetch_by_ids, insert_or_ignore, insert_or_replace
+from warren.sql.dialects.supported import PRIMARY_KEY, use_index
 from warren.sql.errors import LookupFailure, NotFound
 from warren.sql.jobs.job_names import NamedJob, ids_in_app, of_jobs
 from warren.sql.models import App, Job, Registration, RouteMemory
@@ -282,8 +282,7 @@ def store_route_memories(session: Session, memories: Mapping[int, Mapping[str, A
         {"job_id": job_id, "memory": json.dumps(memory)}
         for job_id, memory in sorted(memories.items())
     ]
-    replace = of(session).insert_or_replace(RouteMemory, RouteMemory.job_id, RouteMemory.memory)
-    session.execute(replace, rows)
+    insert_or_replace(session, RouteMemory, rows, key="job_id")
 
 
 def _lock_memories(session: Session, job_ids: list[int]) -> dict[int, dict[str, Any]]:

@@ -15,6 +15,7 @@ from warren.sql.batch import (
     ALREADY_LOCKED,
     Guard,
     insert_or_ignore,
+    insert_or_replace,
     lock_rows,
     update_alike,
     update_each,
@@ -27,7 +28,7 @@ from warren.sql.errors import DatabaseUnavailable
 from warren.sql.imports import origins
 from warren.sql.imports.origins import APP, JOB, Origin
 from warren.sql.instants import at
-from warren.sql.models import App, DayReport, Job, MetricCount, Run
+from warren.sql.models import App, DayReport, Job, MetricCount, RouteMemory, Run
 from warren.sql.registry import apps
 from warren.sql.rows import contains
 from warren.sql.run_status import RunStatus
@@ -208,14 +209,16 @@ def test_a_row_that_exists_is_kept_replaced_or_added_to(database: Database) -> N
     key = {"name": "n", "app_id": 1, "label": "l"}
     dialect = database.dialect
     kept = dialect.insert_or_ignore(App, App.name)
-    replaced = dialect.insert_or_replace(App, App.name, App.title)
     added = dialect.insert_or_add(MetricCount, MetricCount.count)
 
     database.write(lambda s: s.execute(kept, [{"name": "a", "title": "1"}]))
     database.write(lambda s: s.execute(kept, [{"name": "a", "title": "2"}]))
     assert _value(database, App.title, App.name == "a") == "1"
-    database.write(lambda s: s.execute(replaced, [{"name": "a", "title": "3"}]))
-    assert _value(database, App.title, App.name == "a") == "3"
+    for memories in ({1: "a", 2: "b"}, {2: "c", 3: "d"}):
+        rows = [{"job_id": job_id, "memory": memory} for job_id, memory in memories.items()]
+        database.write(lambda s, it=rows: insert_or_replace(s, RouteMemory, it, key="job_id"))  # type: ignore[misc]
+    stored = select(RouteMemory.memory).order_by(RouteMemory.job_id)
+    assert database.read(lambda s: s.execute(stored).scalars().all()) == ["a", "c", "d"]
     for _ in range(2):
         database.write(lambda s: s.execute(added, [key | {"count": 5}]))
     assert _value(database, MetricCount.count) == 10
