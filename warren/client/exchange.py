@@ -242,7 +242,7 @@ def _cure(came: Response, request: Request) -> str:
 
 
 def _foreign(status: int, url: str, words: str = _IS_IT_RIGHT) -> dict[str, str]:
-    words = f"status {status} from {url}, not from Warren: {_printable(words)}"
+    words = f"status {status} from {url}, not from Warren's API: {_printable(words)}"
     return {"detail": words, "address": url}
 
 

@@ -300,7 +300,7 @@ def test_the_answer_of_a_proxy_is_one_line_with_its_status_address_and_cure(
         said[status] = str(refused.value)
 
     assert said == {
-        status: f"status {status} from {url}, not from Warren: {cure}"
+        status: f"status {status} from {url}, not from Warren's API: {cure}"
         for status, cure in cures.items()
     }
 
@@ -321,7 +321,7 @@ def test_a_server_that_is_not_warrens_is_told_apart_with_its_address(
     path.pages = status
 
     with pytest.raises(
-        ApiError, match=f"^status {status} from {url}, not from Warren: "
+        ApiError, match=f"^status {status} from {url}, not from Warren's API: "
     ) as refused:
         client.read("/jobs")
 

@@ -82,7 +82,7 @@ def test_a_proxy_answers(served: Callable[[Flask], str]) -> None:
     line = refused("jobs list", WARREN_API_URL=url, WARREN_API_TOKEN=TOKEN)
 
     assert line == (
-        f"status 502 from {url}, not from Warren: "
+        f"status 502 from {url}, not from Warren's API: "
         "a proxy gets no proper answer from Warren behind it; is it running?"
     )
 
@@ -91,7 +91,12 @@ def test_a_proxy_answers(served: Callable[[Flask], str]) -> None:
     ("status", "media", "body", "words"),
     [
         *(
-            (status, "text/html", b"<p>Hello</p>", f"{status} from URL, not from Warren: {words}")
+            (
+                status,
+                "text/html",
+                b"<p>Hello</p>",
+                f"{status} from URL, not from Warren's API: {words}",
+            )
             for status, words in {
                 200: "is the address right?",
                 401: "a proxy wants a sign-in of its own, or the address is wrong",
@@ -127,7 +132,7 @@ def test_a_proxy_answers(served: Callable[[Flask], str]) -> None:
             200,
             "application/json",
             b'{"parts":[{"type":"picture"}]}',
-            "200 from URL, not from Warren: is the address right?",
+            "200 from URL, not from Warren's API: is the address right?",
         ),
     ],
 )
