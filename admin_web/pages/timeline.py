@@ -174,56 +174,53 @@ def overlapping(spans: Sequence[Span]) -> set[int]:
     return ids
 
 
+@dataclass(slots=True)
+class _Group:
+    """Runs that become one bar."""
+
+    x: int
+    width: int
+    lane: int
+    spans: list[Span]
+
+    def takes(self, x: int, width: int, lane: int) -> bool:
+        """Whether a run that is drawn there would overlap these short ones."""
+        is_short = self.width <= STEP and width <= STEP
+        return is_short and x < self.x + STEP and lane == self.lane
+
+
 def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
     """Return the bars of a row from left to right; the runs in `lower` go into lane 1."""
-    bars: list[Bar] = []
+    groups: list[_Group] = []
     for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
         if single.end_ms < window.from_ms or single.due_ms >= window.until_ms:
             continue
-        fresh = _bar(single, window, int(single.run.id in lower))
-        if bars and _are_one(bars[-1], fresh):
-            bars[-1] = _merged(bars[-1], fresh)
+        start, end = window.place(single.start_ms), window.place(single.end_ms)
+        x, width, lane = min(start, WIDTH - STEP), max(end - start, STEP), single.run.id in lower
+        if groups and groups[-1].takes(x, width, lane):
+            groups[-1].spans.append(single)
         else:
-            bars.append(fresh)
-    return bars
+            groups.append(_Group(x, width, int(lane), [single]))
+    return [_bar(group, window) for group in groups]
 
 
-def _bar(single: Span, window: Window, lane: int) -> Bar:
-    due, start, end = (window.place(at) for at in (single.due_ms, single.start_ms, single.end_ms))
+def _bar(group: _Group, window: Window) -> Bar:
+    first, *more = group.spans
+    worst = max(group.spans, key=lambda span: _GRAVITY[RunStatus(span.run.status)])
+    due = window.place(first.due_ms)
     return Bar(
-        run_id=single.run.id,
-        status=RunStatus(single.run.status),
-        states=Counter([RunStatus(single.run.status)]),
-        due_ms=single.due_ms,
-        from_ms=single.start_ms,
-        until_ms=single.end_ms,
-        x=min(start, WIDTH - STEP),
-        width=max(end - start, STEP),
-        lane=lane,
-        wait_x=due,
-        wait_width=start - due,
-        is_late=single.is_late,
-    )
-
-
-def _are_one(last: Bar, fresh: Bar) -> bool:
-    is_short = last.width <= STEP and fresh.width <= STEP
-    return is_short and fresh.x < last.x + STEP and last.lane == fresh.lane
-
-
-def _merged(last: Bar, fresh: Bar) -> Bar:
-    worst = max(last, fresh, key=lambda bar: _GRAVITY[bar.status])
-    return Bar(
-        run_id=worst.run_id,
-        status=worst.status,
-        states=last.states + fresh.states,
-        due_ms=min(last.due_ms, fresh.due_ms),
-        from_ms=last.from_ms,
-        until_ms=max(last.until_ms, fresh.until_ms),
-        x=last.x,
-        width=STEP,
-        lane=last.lane,
-        is_late=last.is_late or fresh.is_late,
+        run_id=worst.run.id,
+        status=RunStatus(worst.run.status),
+        states=Counter(RunStatus(span.run.status) for span in group.spans),
+        due_ms=min(span.due_ms for span in group.spans),
+        from_ms=first.start_ms,
+        until_ms=max(span.end_ms for span in group.spans),
+        x=group.x,
+        width=group.width,
+        lane=group.lane,
+        wait_x=0 if more else due,
+        wait_width=0 if more else window.place(first.start_ms) - due,
+        is_late=any(span.is_late for span in group.spans),
     )
 
 
