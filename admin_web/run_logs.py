@@ -684,8 +684,8 @@ class LogPages:
 
 def _told(status: ReadStatus) -> str:
     """Return a status for scripts, which try again whoever does not answer."""
-    known = {ReadStatus.STORE_AWAY: ReadStatus.SILENT, ReadStatus.STORE_LOST: ReadStatus.MISSING}
-    return known.get(status, status).value
+    of_store = (ReadStatus.STORE_AWAY, ReadStatus.STORE_LOST)
+    return (ReadStatus.SILENT if status in of_store else status).value
 
 
 def _stamps(run: DetailedRun, part: LogPart) -> list[int]:

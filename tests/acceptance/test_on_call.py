@@ -230,6 +230,20 @@ def test_next_error_goes_from_one_error_of_a_log_to_the_next(home: Page, logs: T
         expect(here).to_be_in_viewport()
 
 
+def test_what_is_kept_of_a_log_that_is_gone_stays_named_so(home: Page, logs: TimedLogs) -> None:
+    link = home.get_by_role("link", name="First log")
+    logs.gone.add(int((link.get_attribute("href") or "").split("/")[2]))
+
+    link.click()
+
+    expect(home.locator("#log-standing")).to_have_text("End of log.")
+    expect(home.locator("#log .kept").first).to_be_visible()
+    expect(home.locator("[data-log-notice]")).to_contain_text(
+        "The executor no longer has this log."
+    )
+    logs.gone.clear()
+
+
 def test_enter_in_the_search_box_waits_for_the_answer_to_what_was_typed(home: Page) -> None:
     home.keyboard.press("Control+k")
     expect(home.locator("[data-found] a").first).to_be_visible()

@@ -38,11 +38,13 @@ class FixedLogs:
 class TimedLogs:
     """Answers with the lines of each run's log, which are pairs of epoch milliseconds and a text.
 
-    Tests add lines to `of_run` while the console reads.
+    Tests add lines to `of_run` while the console reads. The logs of the runs in `gone` are no
+    longer there.
     """
 
     def __init__(self) -> None:
         self.of_run: dict[int, list[tuple[int, str]]] = {}
+        self.gone: set[int] = set()
 
     def ask(self, questions: Sequence[AddressedQuestion], _timeout: float) -> list[LogChunk | None]:
         """Answer one question."""
@@ -62,5 +64,6 @@ class TimedLogs:
             text="\n".join(text for _, text in part),
             is_end=last >= len(lines),
             times=tuple((first + place, at_ms) for place, (at_ms, _) in enumerate(part)),
+            missing=question.run_id in self.gone,
         )
         return [chunk]

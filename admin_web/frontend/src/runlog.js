@@ -94,9 +94,10 @@ class Follower {
     }
     this.failures = 0;
     this.isEnd = found.is_end;
-    document.querySelector("[data-log-notice]")?.remove();
     if (!this.isOpen) document.getElementById("log-kill")?.remove();
     if (found.lines.length) this.append(found.first, found.lines, found.times);
+    // Without the log, and beside what is kept of it, the notice stays true.
+    if (found.answer === "LINES" && !this.box.querySelector(".kept")) document.querySelector("[data-log-notice]")?.remove();
     this.say();
     // A gateway may still be copying the end of a log that has no more lines here.
     return this.isEnd || !found.lines.length ? POLL_MS : 0;

@@ -105,6 +105,19 @@ def test_the_page_of_a_log_says_that_the_store_is_away(
     assert "the end" in page
 
 
+def test_a_log_that_the_store_has_lost_stays_so_for_the_script_of_its_page(
+    admin: Visit, database: Database, run_id: int
+) -> None:
+    note(database, run_id)
+
+    page = admin.get(f"/runs/{run_id}/log").text
+    lines = admin.get(f"/runs/{run_id}/log/lines").json
+
+    assert "The log store has lost or damaged this log." in page
+    assert lines is not None
+    assert lines["answer"] == "SILENT"
+
+
 @pytest.mark.usefixtures("its_executor")
 @pytest.mark.parametrize(
     ("facts", "words"),
