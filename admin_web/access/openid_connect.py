@@ -5,7 +5,6 @@ here, so that each ends in time, reads little, and follows no redirect with a se
 """
 
 import base64
-import json
 import secrets
 import ssl
 import threading
@@ -15,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from http.client import HTTPException
+from math import isfinite
 from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import quote_plus, urlencode, urlsplit
@@ -28,6 +28,7 @@ from urllib.request import (
     Request,
 )
 
+import msgspec
 from authlib.oauth2.auth import ClientAuth
 from authlib.oauth2.rfc6749.parameters import prepare_grant_uri, prepare_token_request
 from authlib.oauth2.rfc7636 import create_s256_code_challenge
@@ -318,7 +319,9 @@ class OpenIDConnect:
     def _token(self, grant: str, **told: str) -> dict[str, Any]:
         """Return what the token endpoint answers; it has `error` if that refuses."""
         described = self._described()
-        methods = described.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
+        methods = described.get("token_endpoint_auth_methods_supported")
+        if not isinstance(methods, list) or not methods:
+            methods = ["client_secret_basic"]  # what the standard says of a provider that says none
         name, secret, method = self._client.client_id, self._client.client_secret, "none"
         if secret is not None and "client_secret_basic" in methods:
             # RFC 6749 has both encoded like a form before they are joined; Authlib does not.
@@ -363,7 +366,7 @@ class OpenIDConnect:
                 },
             )
             claims.validate(now=self._now_ms() // 1000, leeway=SKEW_SECONDS)
-        except (JoseError, ValueError, TypeError) as error:
+        except (JoseError, ValueError, TypeError, RecursionError) as error:
             raise SignInInvalid(f"its ID token is not valid: {self._words(error)}") from error
         return dict(claims)
 
@@ -435,7 +438,7 @@ class OpenIDConnect:
             has_groups=found is not None,
             refresh_token=refresh_token if isinstance(refresh_token, str) else None,
             id_token=str(answer.get("id_token") or ""),
-            signed_in_at=int(at) if isinstance(at, int | float) else None,
+            signed_in_at=int(at) if isinstance(at, int | float) and isfinite(at) else None,
         )
 
 
@@ -529,8 +532,8 @@ class _Http:
         finally:
             self._places.release()
         try:
-            found = json.loads(data)
-        except ValueError:
+            found = msgspec.json.decode(data)  # knows no NaN and no half of a character
+        except (msgspec.MsgspecError, RecursionError):
             found = None
         is_taken = status == HTTPStatus.OK or (takes_refusal and status in _REFUSALS)
         if isinstance(found, dict) and is_taken:

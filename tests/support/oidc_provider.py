@@ -63,6 +63,7 @@ class Faults:
         has_key_ids: keys and ID tokens name the key.
         is_away: it closes every connection without an answer.
         status: the status of every answer; 0 = as usual.
+        tokens: the text of the answer with tokens; "" = as usual.
         delay_seconds: how long every answer takes.
         gives_refresh_tokens: with every token, as Keycloak does.
         refuses_refresh: refresh tokens no longer work, as after an administrator ended the session.
@@ -88,6 +89,7 @@ class Faults:
     has_key_ids: bool = True
     is_away: bool = False
     status: int = 0
+    tokens: str = ""
     delay_seconds: float = 0.0
     gives_refresh_tokens: bool = True
     refuses_refresh: bool = False
@@ -196,7 +198,11 @@ class OidcProvider:
             DISCOVERY: lambda: _json(self._metadata()),
             KEYS: lambda: _json({"keys": self._published()}),
             AUTHORIZE: lambda: self._authorize(target, asked, form, headers),
-            TOKEN: lambda: self._tokens(form, headers),
+            TOKEN: lambda: (
+                Answer(200, "application/json", self.faults.tokens)
+                if self.faults.tokens
+                else self._tokens(form, headers)
+            ),
             USER_INFO: lambda: self._user_info(headers),
             END_SESSION: lambda: self._sign_out(asked | form, headers),
         }

@@ -314,6 +314,40 @@ class TestWrongAnswers:
         assert answer.status_code == 403
         assert said(answer.text).startswith("The provider names no groups for you")
 
+    @pytest.mark.parametrize("at", [float("nan"), float("inf"), "now", [1]])
+    def test_a_time_of_signing_in_that_is_none_is_left_out(
+        self, console: SsoConsole, visit: Visit, at: object
+    ) -> None:
+        console.rule("data", Role.VIEWER, "reports")
+        console.provider.add("olga", "data", auth_time=at)
+
+        console.sign_in(visit, "olga")
+
+        assert is_in(visit)
+
+    @pytest.mark.parametrize(
+        "tokens",
+        [
+            "[" * 100_000,
+            '{"id_token":' * 5_000,
+            '{"id_token": NaN}',
+            r'{"error": "access_denied", "error_description": "\ud800"}',
+        ],
+        ids=["a list without end", "an object without end", "no number", "half a character"],
+    )
+    def test_an_answer_that_is_not_json_is_named(
+        self, console: SsoConsole, visit: Visit, tokens: str
+    ) -> None:
+        console.provider.add("olga", "data")
+        url = visit.get("/sso/start").headers["Location"]
+        console.provider.faults = Faults(tokens=tokens)
+
+        answer = visit.get(console.way_back(url, "olga"))
+
+        assert answer.status_code == 503
+        assert "/token answered without a JSON object" in detail(answer.text)
+        assert not is_in(visit)
+
     def test_clocks_may_differ_by_half_a_minute(self, console: SsoConsole, visit: Visit) -> None:
         console.rule("data", Role.VIEWER, "reports")
         console.provider.add("olga", "data")
