@@ -318,14 +318,18 @@ class OidcProvider:
     def _id_token(self, grant: _Grant) -> str:
         faults, now = self.faults, int(self._now())
         ended = now - 3_600 if faults.is_expired else now
-        claims = self._claims(grant.name) | {
-            "iss": faults.issuer or self.issuer,
-            "aud": faults.audience or CLIENT_ID,
-            "iat": ended,
-            "exp": ended + (-1 if faults.is_expired else 300),
-            "auth_time": ended - faults.session_seconds,
-            "nonce": faults.nonce or grant.nonce,
-        }
+        signed_in = {"auth_time": ended - faults.session_seconds}
+        claims = (
+            signed_in
+            | self._claims(grant.name)
+            | {
+                "iss": faults.issuer or self.issuer,
+                "aud": faults.audience or CLIENT_ID,
+                "iat": ended,
+                "exp": ended + (-1 if faults.is_expired else 300),
+                "nonce": faults.nonce or grant.nonce,
+            }
+        )
         if faults.is_unsigned:
             parts = ({"alg": "none", "typ": "JWT"}, claims)
             return ".".join([*(_base64(json.dumps(part).encode()) for part in parts), ""])

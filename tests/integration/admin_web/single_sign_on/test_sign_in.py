@@ -314,7 +314,7 @@ class TestWrongAnswers:
         assert answer.status_code == 403
         assert said(answer.text).startswith("The provider names no groups for you")
 
-    @pytest.mark.parametrize("at", [float("nan"), float("inf"), "now", [1]])
+    @pytest.mark.parametrize("at", [float("nan"), float("inf")])
     def test_a_time_of_signing_in_that_is_none_is_left_out(
         self, console: SsoConsole, visit: Visit, at: object
     ) -> None:
