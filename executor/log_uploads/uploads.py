@@ -257,7 +257,7 @@ class LogUploads:
         else:
             faults += [f"the log of run {run_id}: {why}" for run_id, why in [*self._stuck.items()]]
         if now - self._dropped_at < DROPPED_SECONDS:
-            faults.append(f"{self._dropped_count} logs were dropped in the last hour")
+            faults.append(f"logs dropped in the last hour: {self._dropped_count}")
         return "; ".join(faults)[:LOG_FAULT_LIMIT]
 
     # -- the thread ---------------------------------------------------------------------------
