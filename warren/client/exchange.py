@@ -5,6 +5,7 @@ are structs; fields that a newer API adds are ignored.
 """
 
 import random
+import threading
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -97,6 +98,11 @@ class Pause:
     seconds: float
 
 
+#: Several threads that were the first to decode a type ended their process with a segmentation
+#: fault in msgspec 0.22.
+_DECODING = threading.Lock()
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An answer; the names of headers are in lower case."""
@@ -114,7 +120,8 @@ class Response:
 
         """
         try:
-            return msgspec.json.decode(self.body, type=kind)
+            with _DECODING:
+                return msgspec.json.decode(self.body, type=kind)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if CLOCK_HEADER.lower() in self.headers:
                 words = f"this client does not understand the answer of a newer Warren: {error}"
