@@ -129,8 +129,10 @@ class S3Store:
 
         events = self._client.meta.events
         events.register("before-send.s3", note)
-        yield regions
-        events.unregister("before-send.s3", note)
+        try:
+            yield regions
+        finally:
+            events.unregister("before-send.s3", note)
 
     @property
     def _name(self) -> str:
