@@ -127,12 +127,18 @@ class Inbox:
         is_last = self._consumer.is_cancelled
         seconds = FINISH_SECONDS if self._finishing.is_set() else WAIT_SECONDS
         deliveries = self._consumer.take(BATCH_LIMIT, seconds)
+        self._wait_while_paused()
         if not deliveries or self._closing.is_set():
             return not is_last
         arrivals = [arrival for delivery in deliveries for arrival in self._open(delivery)]
         if arrivals:
             self._post(arrivals)
         return True
+
+    def _wait_while_paused(self) -> None:
+        """Hold what a pause found on its way from the broker; `close` ends the wait."""
+        while not self._may_take.wait(WAIT_SECONDS):
+            pass
 
     def _open(self, delivery: Delivery) -> list[Arrival]:
         was_asked = delivery.exchange == ASK_EXCHANGE

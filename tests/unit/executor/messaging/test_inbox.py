@@ -75,9 +75,10 @@ class Case:
         self.publisher = transport.publisher("test")
         self.arrivals: list[Arrival] = []
         self.fail_once = threading.Event()
+        self.consumer = transport.consumer("test", [QUEUE.name], prefetch=100)
         self.inbox = Inbox(
             "triggers",
-            transport.consumer("test", [QUEUE.name], prefetch=100),
+            self.consumer,
             Sealer(ClusterKeys(SECRET), CLUSTER, now_ms),
             address="exec-1",
             expect=Trigger,
@@ -186,9 +187,8 @@ def test_expired_message_arrives_marked_so_that_it_can_be_answered(case: Case) -
 def test_paused_inbox_takes_nothing_and_goes_on_where_it_stopped(case: Case) -> None:
     case.inbox.pause()
     case.publish(*[seal(run_id) for run_id in range(300)])
-    seen = len(case.arrivals)
-    # The take that was under way when it was paused may still bring a batch.
-    assert seen <= 100
+    eventually(lambda: case.admin.count_messages(QUEUE.name) == 200)
+    assert case.arrivals == []
 
     case.inbox.resume()
 
@@ -197,6 +197,30 @@ def test_paused_inbox_takes_nothing_and_goes_on_where_it_stopped(case: Case) -> 
         return case.run_ids() == list(range(300))
 
     eventually(all_arrived)
+
+
+def test_what_was_on_its_way_when_the_inbox_was_paused_waits_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = Case()
+    take = case.consumer.take
+    paused = threading.Event()
+
+    def take_and_pause(limit: int, seconds: float) -> list[Delivery]:
+        deliveries = take(limit, seconds)
+        if deliveries and not paused.is_set():
+            case.inbox.pause()
+            paused.set()
+        return deliveries
+
+    monkeypatch.setattr(case.consumer, "take", take_and_pause)
+    case.inbox.start()
+    case.publish(seal(1))
+    eventually(paused.is_set)
+    case.inbox.close()
+
+    assert case.arrivals == []
+    assert case.admin.count_messages(QUEUE.name) == 1
 
 
 def test_an_inbox_that_finishes_posts_all_that_was_delivered_and_nothing_later(case: Case) -> None:
