@@ -190,8 +190,10 @@ class PrivateMariaDB:
 
     def is_in_use(self, name: str) -> bool:
         """Return whether a database has connections."""
-        # MySQL cannot select from this list while a statement in it has an emoji.
-        return any(database == name for _, _, _, database, *_ in self.execute("SHOW PROCESSLIST"))
+        # MySQL cannot select from this list while a statement in it has an emoji, and the short
+        # form may cut one in two.
+        listed = self.execute("SHOW FULL PROCESSLIST")
+        return any(database == name for _, _, _, database, *_ in listed)
 
     def execute(
         self, statement: str, *, database: str | None = None, patience: float | None = None
