@@ -18,7 +18,7 @@ from warren.sql.dialects.dialect import Columns, Locking, UpdateRule
 from warren.sql.dialects.dialect import Dialect as Database
 from warren.sql.dialects.supported import PRIMARY_KEY, of, update_by_index
 from warren.sql.models import Model
-from warren.sql.rows import Query, columns_of, fetch
+from warren.sql.rows import Query, among, columns_of, fetch
 
 T = TypeVar("T")
 R = TypeVar("R", bound=NamedTuple)
@@ -140,7 +140,7 @@ def fetch_by_ids(
     return [
         found
         for chunk in chunks(sorted(set(ids)))
-        for found in fetch(session, row, wanted.where(key.in_(chunk)))
+        for found in fetch(session, row, wanted.where(among(key, chunk)))
     ]
 
 

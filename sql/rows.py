@@ -9,13 +9,13 @@
 Reading the attributes of such a tuple is several times faster than those of SQLAlchemy's rows.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Collection, Hashable, Mapping
 from functools import cache
 from types import NoneType
 from typing import Any, NamedTuple, TypeAlias, TypeVar, get_args, get_origin, get_type_hints
 
+from sqlalchemy import BigInteger, ColumnElement, Select, bindparam, false, select
 from sqlalchemy import Column as SchemaColumn
-from sqlalchemy import ColumnElement, Select, false, select
 from sqlalchemy.orm import InstrumentedAttribute, Mapped, Session
 
 from warren.sql.dialects.supported import of
@@ -31,6 +31,16 @@ def contains(session: Session, column: Any, text: str) -> ColumnElement[bool]:
         # The pattern might end at the NUL and match everything; no text of ours contains one.
         return false()
     return of(session).lower(column).contains(text.lower(), autoescape=True)
+
+
+def among(number: Any, values: Collection[int]) -> ColumnElement[bool]:
+    """Return the condition that a whole number is one of these, which the statement spells out.
+
+    As parameters, 500 ids would take the client over twice the time, and PostgreSQL longer too.
+    """
+    spelled = bindparam(None, values, BigInteger(), expanding=True, literal_execute=True)
+    condition: ColumnElement[bool] = number.in_(spelled)
+    return condition
 
 
 R = TypeVar("R", bound=NamedTuple)
@@ -87,7 +97,7 @@ def fetch_plain(
 
     Changes that the session has not flushed are not seen.
     """
-    return list(map(row._make, session.connection().execute(wanted, parameters)))
+    return list(map(row._make, session.connection().execute(wanted, parameters).all()))
 
 
 @cache

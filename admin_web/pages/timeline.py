@@ -15,14 +15,16 @@ from datetime import timedelta
 from enum import StrEnum
 from heapq import merge
 from itertools import groupby, islice
+from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 from flask import render_template, request, url_for
-from flask_babel import lazy_gettext
+from flask_babel import gettext, lazy_gettext
 from sqlalchemy.orm import Session
 from wtforms import SelectField
 
 from warren.admin_web.forms.console_form import ALL, ConsoleForm, select_choices
+from warren.admin_web.language import labels
 from warren.admin_web.local_times import LocalTimes
 from warren.admin_web.services import ConsoleServices
 from warren.admin_web.url_routes import route
@@ -40,10 +42,10 @@ from warren.sql.jobs.due_jobs import PARKED_MS
 from warren.sql.jobs.history import SkipFilter, SkipLine
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import timeline
+from warren.sql.listings.newest_runs import DrawnRun
 from warren.sql.listings.timeline import TROUBLE, Sample
 from warren.sql.registry.apps import ids_by_name
 from warren.sql.run_status import OPEN, RunStatus
-from warren.sql.runs.run_rows import RunFacts
 from warren.sql.unfolded import QUARTER_MS, quarter_of
 
 WIDTH = 2_400
@@ -83,11 +85,10 @@ class Window:
         return self.place(self.now_ms) if self.from_ms <= self.now_ms < self.until_ms else None
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """When a run waited and worked; unknown times are filled in."""
 
-    run: RunFacts
+    run: DrawnRun
     due_ms: int
     start_ms: int
     end_ms: int
@@ -153,7 +154,7 @@ def skip_marks(skips: Iterable[SkipLine], window: Window) -> list[Skipped]:
     return bars
 
 
-def span(run: RunFacts, now_ms: int) -> Span:
+def span(run: DrawnRun, now_ms: int) -> Span:
     """Return when a run waited and worked; unfinished ones last until now."""
     is_open = run.status in OPEN
     began = run.started_at or (now_ms if is_open else run.finished_at) or run.due_at
@@ -206,12 +207,13 @@ def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
 
 def _bar(group: _Group, window: Window) -> Bar:
     first, *more = group.spans
-    worst = max(group.spans, key=lambda span: _GRAVITY[RunStatus(span.run.status)])
+    states = Counter(span.run.status for span in group.spans)
+    worst = max(states, key=lambda status: _GRAVITY[RunStatus(status)])
     due = window.place(first.due_ms)
     return Bar(
-        run_id=worst.run.id,
-        status=RunStatus(worst.run.status),
-        states=Counter(RunStatus(span.run.status) for span in group.spans),
+        run_id=next(span.run.id for span in group.spans if span.run.status == worst),
+        status=RunStatus(worst),
+        states=Counter({RunStatus(status): number for status, number in states.items()}),
         due_ms=min(span.due_ms for span in group.spans),
         from_ms=first.start_ms,
         until_ms=max(span.end_ms for span in group.spans),
@@ -459,7 +461,7 @@ class TimelineReader:
 
     def _most_urgent(
         self,
-        runs: Iterable[RunFacts],
+        runs: Iterable[DrawnRun],
         skipped: Iterable[SkipLine],
         due: Iterable[int],
         failed: Mapping[int, int],
@@ -494,7 +496,7 @@ class TimelineReader:
         since = {
             job_id: min(mine) for job_id, mine in ticks.items() if len(mine) >= self.limits.of_job
         }
-        runs: dict[int, dict[int, RunFacts]] = {job_id: {} for job_id in job_ids}
+        runs: dict[int, dict[int, DrawnRun]] = {job_id: {} for job_id in job_ids}
         for run in (*spans, *seen.runs):
             if run.job_id in runs:
                 runs[run.job_id][run.id] = run
@@ -563,7 +565,7 @@ class TimelineReader:
             until_ms=self.window.until_ms,
             limit=max(self.limits.of_job, self.limits.of_apps // max(len(app_ids), 1)),
         )
-        sampled: dict[int, list[RunFacts]] = defaultdict(list)
+        sampled: dict[int, list[DrawnRun]] = defaultdict(list)
         for run in seen.runs:
             sampled[run.app_id].append(run)
         return [
@@ -636,7 +638,7 @@ class TimelineReader:
 
 
 def _with_sample(
-    runs: Mapping[int, RunFacts], complete_from_ms: int | None, seen: Sample
+    runs: Mapping[int, DrawnRun], complete_from_ms: int | None, seen: Sample
 ) -> Sample:
     """Return a row's runs, and since when none is missing."""
     if complete_from_ms is None or seen.complete_from_ms is None:
@@ -709,6 +711,35 @@ class Line:
     text: str
 
 
+class BarTitles:
+    """What bars say when they are pointed at; it looks its words up once for hundreds of bars."""
+
+    def __init__(self, local_times: LocalTimes) -> None:
+        self._local_times = local_times
+        self._states = {status: str(state.word) for status, state in labels.STATUS.items()}
+        self._all, self._some = gettext("%(n)s runs"), gettext("%(n)s %(state)s")
+        self._late, self._overlaps = gettext("late"), gettext("overlaps")
+
+    def of(self, bar: Bar) -> str:
+        """Return when its first run began, what became of its runs, and what is unusual."""
+        first = self._states[bar.status]
+        if bar.count == 1:
+            parts = [first, self._local_times.duration(bar.until_ms - bar.from_ms)]
+        elif len(bar.states) == 1:
+            parts = [self._all % {"n": bar.count}, first]
+        else:
+            states = [(number, self._states[status]) for status, number in bar.states.most_common()]
+            parts = [
+                self._all % {"n": bar.count},
+                *(self._some % {"n": number, "state": state} for number, state in states),
+            ]
+        if bar.is_late:
+            parts.append(self._late)
+        if bar.lane:
+            parts.append(self._overlaps)
+        return f"{self._local_times.format(bar.from_ms)} · {', '.join(parts)}"
+
+
 class TimelinePages:
     """Past and future runs of the visitor's jobs."""
 
@@ -743,6 +774,7 @@ class TimelinePages:
             closer=_neighbour(form.zoom.data, 1),
             wider=_neighbour(form.zoom.data, -1),
             runs_url=self._runs_url,
+            bar_titles=BarTitles(self._local_times),
         )
 
     def _window(self, zoom: Zoom) -> Window:

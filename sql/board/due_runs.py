@@ -11,7 +11,7 @@ from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.dialects.supported import use_index
 from warren.sql.models import Job, Run, SkippedTicks
 from warren.sql.models.run_tables import BY_TICK
-from warren.sql.rows import fetch, query
+from warren.sql.rows import among, fetch, query
 from warren.sql.run_status import OPEN, RunStatus
 from warren.sql.runs.reruns import DueTime
 
@@ -106,7 +106,7 @@ def totals(session: Session, run_ids: Iterable[int]) -> dict[int, Total]:
     ).group_by(Run.job_id)
     found: dict[int, Total] = {}
     for chunk in chunks(run_ids):
-        for row in session.execute(asked.where(Run.id.in_(chunk))):
+        for row in session.execute(asked.where(among(Run.id, chunk))):
             total = Total(*row)
             known = found.get(total.job_id)
             found[total.job_id] = total if known is None else known.plus(total)
@@ -190,7 +190,7 @@ def messages(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
         run_id: message
         for chunk in chunks(run_ids)
         for run_id, message in session.execute(
-            select(Run.id, func.substr(text, 1, _BEGINNING)).where(Run.id.in_(chunk))
+            select(Run.id, func.substr(text, 1, _BEGINNING)).where(among(Run.id, chunk))
         )
     }
 
@@ -202,7 +202,7 @@ def reasons(session: Session, run_ids: Iterable[int]) -> dict[int, str]:
     return {
         run_id: reason
         for chunk in chunks(run_ids)
-        for run_id, reason in session.execute(select(Run.id, why).where(Run.id.in_(chunk)))
+        for run_id, reason in session.execute(select(Run.id, why).where(among(Run.id, chunk)))
         if reason
     }
 
@@ -228,7 +228,7 @@ def existing(session: Session, job_ids: Iterable[int]) -> set[int]:
     return {
         job_id
         for chunk in chunks(job_ids)
-        for job_id in session.execute(select(Job.id).where(Job.id.in_(chunk))).scalars()
+        for job_id in session.execute(select(Job.id).where(among(Job.id, chunk))).scalars()
     }
 
 

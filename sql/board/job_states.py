@@ -19,7 +19,7 @@ from warren.sql.batch import (
     update_each,
 )
 from warren.sql.models import JobError, JobState, Mute, Purge
-from warren.sql.rows import fetch, query
+from warren.sql.rows import among, fetch, query
 
 #: The most jobs with an error in one statement.
 _PAIRS = 100
@@ -93,7 +93,7 @@ def rows(session: Session, job_ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     return {
         row[0]: dict(zip(names, row, strict=True))
         for chunk in chunks(sorted(job_ids))
-        for row in session.execute(columns.where(JobState.job_id.in_(chunk)))
+        for row in session.execute(columns.where(among(JobState.job_id, chunk)))
     }
 
 
@@ -125,7 +125,7 @@ def errors(
         for row in fetch(session, StoredError, columns.where(or_(*map(_is_error, pairs)))):
             found[row.job_id, row.error_key] = row
     for ids in chunks(sorted(set(job_ids))):
-        for row in fetch(session, StoredError, columns.where(JobError.job_id.in_(ids))):
+        for row in fetch(session, StoredError, columns.where(among(JobError.job_id, ids))):
             found[row.job_id, row.error_key] = row
     return list(found.values())
 
@@ -157,14 +157,14 @@ def put_mute(session: Session, mute: StoredMute) -> None:
 def end_mutes(session: Session, job_ids: Iterable[int]) -> None:
     """Delete the mutes of jobs."""
     for chunk in chunks(job_ids):
-        modify(session, delete(Mute).where(Mute.job_id.in_(chunk)))
+        modify(session, delete(Mute).where(among(Mute.job_id, chunk)))
 
 
 def end_mutes_of_other_errors(session: Session, job_ids: Iterable[int]) -> None:
     """Delete the mutes of jobs that fail with another error now."""
     now = select(JobState.error_key).where(JobState.job_id == Mute.job_id).scalar_subquery()
     for chunk in chunks(job_ids):
-        modify(session, delete(Mute).where(Mute.job_id.in_(chunk), Mute.error_key != now))
+        modify(session, delete(Mute).where(among(Mute.job_id, chunk), Mute.error_key != now))
 
 
 def mute_of(session: Session, job_id: int) -> StoredMute | None:
@@ -194,7 +194,7 @@ def _mutes(session: Session, job_ids: Collection[int]) -> list[StoredMute]:
     return [
         mute
         for chunk in chunks(sorted(job_ids))
-        for mute in fetch(session, StoredMute, wanted.where(Mute.job_id.in_(chunk)))
+        for mute in fetch(session, StoredMute, wanted.where(among(Mute.job_id, chunk)))
     ]
 
 
@@ -204,7 +204,7 @@ def purged_until(session: Session, job_ids: Iterable[int]) -> dict[int, int]:
     return {
         job_id: to_at
         for chunk in chunks(job_ids)
-        for job_id, to_at in session.execute(last.where(Purge.job_id.in_(chunk)))
+        for job_id, to_at in session.execute(last.where(among(Purge.job_id, chunk)))
     }
 
 

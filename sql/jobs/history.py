@@ -2,13 +2,17 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
+    CompoundSelect,
     ScalarSelect,
     Select,
     and_,
+    bindparam,
     func,
     insert,
     or_,
@@ -18,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.orm import Session
 
 from warren.sql import unfolded
-from warren.sql.batch import chunks
+from warren.sql.batch import chunks, fetch_by_ids
 from warren.sql.explanation import Explanation
 from warren.sql.instants import HOUR_MS
 from warren.sql.jobs.due_jobs import HAS_NO_ZONE, JobStop
@@ -325,16 +329,26 @@ def skips_of_jobs(
     """Return the latest skips of a few jobs in a span of due times, up to `limit` of each job."""
     if not job_ids:
         return []
-    by_job = [
-        _skip_query()
-        .where(SkippedTicks.job_id == job_id, SkippedTicks.from_at < until_ms)
-        .where(SkippedTicks.to_at >= from_ms)
+    values = {"from_ms": from_ms, "until_ms": until_ms, "most": limit}
+    values |= {f"job_{number}": job_id for number, job_id in enumerate(job_ids)}
+    found = session.connection().execute(_latest_of_jobs(len(job_ids)), values).scalars().all()
+    return fetch_by_ids(session, SkipLine, _skip_query(), SkippedTicks.id, found)
+
+
+# Built once for each number of jobs: building it takes longer than executing it.
+@lru_cache(maxsize=64)
+def _latest_of_jobs(count: int) -> CompoundSelect[int]:
+    value = partial(bindparam, type_=BigInteger())
+    latest = (
+        select(SkippedTicks.id)
+        .where(SkippedTicks.from_at < value("until_ms"), SkippedTicks.to_at >= value("from_ms"))
         .order_by(SkippedTicks.from_at.desc())
-        .limit(limit)
-        .subquery()
-        for job_id in job_ids
-    ]
-    return fetch(session, SkipLine, union_all(*(select(skips) for skips in by_job)))  # type: ignore[arg-type]
+        .limit(value("most"))
+    )
+    by_job = (
+        latest.where(SkippedTicks.job_id == bindparam(f"job_{n}")).subquery() for n in range(count)
+    )
+    return union_all(*(select(skips) for skips in by_job))
 
 
 def skipped_spans(

@@ -16,6 +16,7 @@ from warren.sql.listings import newest_runs, run_messages, run_search
 from warren.sql.listings.newest_runs import RunSelection
 from warren.sql.listings.run_search import RunSearch
 from warren.sql.models import Run
+from warren.sql.rows import among
 
 _SECOND_MS = 1_000
 #: Added to ids: as texts of the same length, they then sort like numbers.
@@ -58,7 +59,7 @@ def read(session: Session, wanted: RunSearch, *, most: int, looked_at: int) -> E
         ids, is_all = _newest(session, run_search.selection(wanted), most)
         return _merged(session, [_grouped(session).join(ids, ids.c.id == Run.id)], is_all=is_all)
     swept = run_search.sweep(session, wanted, most=most, looked_at=looked_at)
-    parts = [_grouped(session).where(Run.id.in_(ids)) for ids in chunks(swept.run_ids)]
+    parts = [_grouped(session).where(among(Run.id, ids)) for ids in chunks(swept.run_ids)]
     return _merged(session, parts, is_all=swept.is_all)
 
 

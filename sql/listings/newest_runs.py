@@ -9,11 +9,22 @@ from collections import defaultdict, deque
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from functools import lru_cache, partial
 from heapq import heappop, heappush
 from itertools import count, product
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from sqlalchemy import ColumnElement, Select, func, literal, or_, select, union_all
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Select,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    union_all,
+)
 from sqlalchemy.orm import Session
 
 from warren.sql.accounts import audit_log
@@ -21,11 +32,14 @@ from warren.sql.dialects.supported import of as dialect_of
 from warren.sql.dialects.supported import use_index
 from warren.sql.models import App, Run
 from warren.sql.models.run_tables import BY_STATUS
-from warren.sql.rows import Query, fetch, query
+from warren.sql.rows import Query, fetch, fetch_plain, query
 from warren.sql.run_status import RunStatus
 
 #: The fewest rows to read from each partition, and the most rows to read from all of them.
 MIN_PARTITION_ROWS, MAX_ROWS = 5, 2_000
+
+#: Statements that are kept, each for its number of partitions.
+_REMEMBERED = 64
 
 #: The position of a run in a list: its values in the columns of the order, which is descending.
 #: Here, these are `due_at` and id.
@@ -56,7 +70,21 @@ class ScannedRun(NamedTuple):
     app_id: int
 
 
-FoundRun: TypeAlias = IndexedRun | ScannedRun
+class DrawnRun(NamedTuple):
+    """The columns of a run that decide how it is drawn; a page reads them of thousands of runs."""
+
+    id: int
+    app_id: int
+    job_id: int
+    status: str
+    scheduled_at: int
+    due_at: int
+    flow_run_id: int | None
+    started_at: int | None
+    finished_at: int | None
+
+
+FoundRun: TypeAlias = IndexedRun | ScannedRun | DrawnRun
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -189,7 +217,7 @@ def _read_on(
             return
         limit = min(limit * 2, wanted.sizes.all_rows)
         wanted = replace(wanted, before=min((row.due_at, row.id) for row in rows))
-        rows = fetch(session, wanted.row, _part(wanted, *part).limit(limit))
+        rows = _first_rows(session, wanted, [part], limit)[part]
 
 
 def latest_due(session: Session, wanted: RunSelection) -> int:
@@ -294,19 +322,50 @@ def _one_by_one(
 def _first_rows(
     session: Session, wanted: RunSelection, parts: Sequence[_Partition], limit: int
 ) -> dict[_Partition, list[FoundRun]]:
-    reads = [_part(wanted, status, app_id).limit(limit) for status, app_id in parts]
+    shape = (wanted.since_ms is not None, wanted.until_ms is not None, wanted.before is not None)
+    due_at, run_id = wanted.before or (None, None)
+    values: dict[str, Any] = {
+        "since_ms": wanted.since_ms,
+        "until_ms": wanted.until_ms,
+        "due_at": due_at,
+        "run_id": run_id,
+        "most": limit,
+    }
+    for number, (status, app_id) in enumerate(parts):
+        values |= {f"status_{number}": status, f"app_{number}": app_id}
     by_part: dict[_Partition, list[FoundRun]] = {part: [] for part in parts}
-    for run in fetch(session, wanted.row, union_all(*(select(read.subquery()) for read in reads))):  # type: ignore[arg-type]
+    statement = _first(wanted.row, len(parts), *shape)  # type: ignore[arg-type]
+    for run in fetch_plain(session, wanted.row, statement, values):
         by_part[run.status, run.app_id].append(run)
     return by_part
 
 
-def _part(wanted: RunSelection, status: str, app_id: int) -> Query:
-    return (
-        use_index(query(wanted.row, Run), Run, BY_STATUS)
-        .where(Run.status == status, Run.app_id == app_id, *_times(wanted), *_behind(wanted))
+# Built once for each number of partitions: SQLAlchemy takes longer to look at so many SELECTs than
+# the database to execute them.
+@lru_cache(maxsize=_REMEMBERED)
+def _first(
+    row: type[FoundRun], count: int, has_since: bool, has_until: bool, is_continued: bool
+) -> Query:
+    """Return the query of the first rows of so many partitions, with names for all values."""
+    value = partial(bindparam, type_=BigInteger())
+    conditions: list[ColumnElement[bool]] = []
+    if has_since:
+        conditions.append(Run.due_at >= value("since_ms"))
+    if has_until:
+        conditions.append(Run.due_at < value("until_ms"))
+    if is_continued:
+        conditions += _after(value("due_at"), value("run_id"))
+    newest = (
+        use_index(query(row, Run), Run, BY_STATUS)
+        .where(*conditions)
         .order_by(Run.due_at.desc(), Run.id.desc())
+        .limit(value("most"))
     )
+    parts = (
+        newest.where(Run.status == bindparam(f"status_{n}"), Run.app_id == bindparam(f"app_{n}"))
+        for n in range(count)
+    )
+    return union_all(*(select(part.subquery()) for part in parts))  # type: ignore[return-value]
 
 
 def _of_one_instant(
@@ -345,6 +404,9 @@ def _times(wanted: RunSelection) -> list[ColumnElement[bool]]:
 def _behind(wanted: RunSelection) -> list[ColumnElement[bool]]:
     if wanted.before is None:
         return []
-    due_at, run_id = wanted.before
+    return _after(*wanted.before)
+
+
+def _after(due_at: Any, run_id: Any) -> list[ColumnElement[bool]]:
     # Only the first condition can be the start of an index range.
     return [Run.due_at <= due_at, or_(Run.due_at < due_at, Run.id < run_id)]

@@ -12,7 +12,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.batch import chunks
 from warren.sql.models import App, Job, Run, ScriptVersion
-from warren.sql.rows import Query, contains, fetch, query
+from warren.sql.rows import Query, among, contains, fetch, query
 from warren.sql.runs.run_rows import DetailedRun
 
 #: Characters of a message that are read for a line.
@@ -50,7 +50,7 @@ def _runs(**others: ColumnElement[Any] | InstrumentedAttribute[Any]) -> Query:
 
 def by_ids(session: Session, run_ids: Sequence[int]) -> list[DetailedRun]:
     """Return the lines of a few runs in the given order; deleted ones are left out."""
-    runs = fetch(session, DetailedRun, lines().where(Run.id.in_(run_ids))) if run_ids else []
+    runs = fetch(session, DetailedRun, lines().where(among(Run.id, run_ids))) if run_ids else []
     by_id = {run.id: run for run in runs}
     return [by_id[run_id] for run_id in run_ids if run_id in by_id]
 
@@ -81,7 +81,7 @@ def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
 
 def _containing(session: Session, run_ids: Sequence[int], text: str) -> Sequence[int]:
     matches = [contains(session, column, text) for column in (Run.message, Run.trigger_message)]
-    matching = select(Run.id).where(Run.id.in_(run_ids), or_(*matches))
+    matching = select(Run.id).where(among(Run.id, run_ids), or_(*matches))
     return session.execute(matching).scalars().all()
 
 
@@ -96,7 +96,7 @@ def _alike(session: Session, run_ids: Sequence[int], text: str) -> list[int]:
 
 def beginnings(session: Session, run_ids: Sequence[int]) -> dict[int, str]:
     """Return the beginning of each run's message; of its routing message if it has none."""
-    texts = select(Run.id, beginning()).where(Run.id.in_(run_ids))
+    texts = select(Run.id, beginning()).where(among(Run.id, run_ids))
     return {run_id: text or "" for run_id, text in session.execute(texts)}
 
 

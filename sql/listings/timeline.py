@@ -3,11 +3,13 @@
 All queries use an index and have a limit; the results show what was left out.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from itertools import islice, pairwise
+from typing import cast
 
-from sqlalchemy import Select, func, literal, select, union_all
+from sqlalchemy import BigInteger, Select, bindparam, func, literal, select, union_all
 from sqlalchemy.orm import Session
 
 from warren.sql.dialects.supported import use_index
@@ -15,14 +17,12 @@ from warren.sql.instants import MINUTE_MS
 from warren.sql.jobs import job_names
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import newest_runs
-from warren.sql.listings.newest_runs import FoundRun, ReadSizes, RunSelection
+from warren.sql.listings.newest_runs import DrawnRun, ReadSizes, RunSelection, Walk
 from warren.sql.models import Job, Run
 from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.models.run_tables import BY_TICK
-from warren.sql.rows import fetch, query
+from warren.sql.rows import Query, fetch, fetch_plain, query
 from warren.sql.run_status import FINE, OPEN, RunStatus
-from warren.sql.runs import queries
-from warren.sql.runs.run_rows import RunFacts
 
 #: The most runs of each kind in a sample: open, failed and successful ones.
 SAMPLE_LIMIT = 400
@@ -34,7 +34,7 @@ TROUBLE = frozenset(RunStatus) - OPEN - FINE - {RunStatus.CANCELLED}
 class Sample:
     """The newest runs of a span; before `complete_from_ms` some are missing, None = none is."""
 
-    runs: list[RunFacts]
+    runs: list[DrawnRun]
     complete_from_ms: int | None
 
 
@@ -51,34 +51,45 @@ def sample(
     Open runs count however long ago they were due, because they may have been running since.
     """
     parts = ((OPEN, None), (TROUBLE, from_ms), (FINE, from_ms))
-    sampled: list[FoundRun] = []
+    sampled: dict[int, DrawnRun] = {}
     ends = []
     for statuses, since in parts:
-        wanted = RunSelection(statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms)
-        newest = list(islice(newest_runs.stream(session, wanted), limit + 1))
+        wanted = RunSelection(
+            statuses=statuses, app_ids=app_ids, since_ms=since, until_ms=until_ms, row=DrawnRun
+        )
+        runs = cast("Iterator[DrawnRun]", newest_runs.stream(session, wanted))
+        newest = list(islice(runs, limit + 1))
         if len(newest) > limit:
             newest.pop()
             ends.append(newest[-1].due_at)
-        sampled += newest
-    runs = queries.facts(session, [run.id for run in sampled])
-    return Sample(runs=[*runs.values()], complete_from_ms=max(ends, default=None))
+        # One that changes meanwhile is read twice; its later state counts.
+        sampled |= {run.id: run for run in newest}
+    return Sample(runs=[*sampled.values()], complete_from_ms=max(ends, default=None))
 
 
 def of_jobs(
     session: Session, job_ids: Sequence[int], *, from_ms: int, until_ms: int, limit: int
-) -> list[RunFacts]:
+) -> list[DrawnRun]:
     """Return the newest runs of a few jobs with ticks in a span, up to `limit` of each job."""
     if not job_ids:
         return []
-    by_job = [
-        use_index(query(RunFacts, Run), Run, BY_TICK)
-        .where(Run.job_id == job_id, Run.scheduled_at >= from_ms, Run.scheduled_at < until_ms)
+    values = {"from_ms": from_ms, "until_ms": until_ms, "most": limit}
+    values |= {f"job_{number}": job_id for number, job_id in enumerate(job_ids)}
+    return fetch_plain(session, DrawnRun, _newest_of_jobs(len(job_ids)), values)
+
+
+# Built once for each number of jobs: building it takes longer than executing it.
+@lru_cache(maxsize=64)
+def _newest_of_jobs(count: int) -> Query:
+    value = partial(bindparam, type_=BigInteger())
+    newest = (
+        use_index(query(DrawnRun, Run), Run, BY_TICK)
+        .where(Run.scheduled_at >= value("from_ms"), Run.scheduled_at < value("until_ms"))
         .order_by(Run.scheduled_at.desc())
-        .limit(limit)
-        .subquery()
-        for job_id in job_ids
-    ]
-    return fetch(session, RunFacts, union_all(*(select(runs) for runs in by_job)))  # type: ignore[arg-type]
+        .limit(value("most"))
+    )
+    by_job = (newest.where(Run.job_id == bindparam(f"job_{n}")).subquery() for n in range(count))
+    return union_all(*(select(runs) for runs in by_job))  # type: ignore[return-value]
 
 
 def of_apps(
@@ -93,26 +104,19 @@ def of_apps(
         app_ids=app_ids,
         since_ms=from_ms,
         until_ms=until_ms,
+        row=DrawnRun,
         sizes=ReadSizes(all_rows=limit * len(RunStatus)),
     )
     # Most apps have runs of a few statuses only, and each one is a walk of its own.
     statuses = newest_runs.statuses_by_app(session, wanted)
-    walks = {
-        app_id: newest_runs.read(
-            session,
-            replace(wanted, statuses=statuses.get(app_id, frozenset()), app_ids=[app_id]),
-            limit=limit,
+    samples = {}
+    for app_id in app_ids:
+        mine = replace(wanted, statuses=statuses.get(app_id, frozenset()), app_ids=[app_id])
+        walk = cast("Walk[DrawnRun]", newest_runs.read(session, mine, limit=limit))
+        samples[app_id] = Sample(
+            runs=[run for _, run in walk.rows], complete_from_ms=walk.end[0] if walk.end else None
         )
-        for app_id in app_ids
-    }
-    runs: dict[int, list[RunFacts]] = {app_id: [] for app_id in walks}
-    run_ids = [run.id for walk in walks.values() for _, run in walk.rows]
-    for run in queries.facts(session, run_ids).values():
-        runs[run.app_id].append(run)
-    return {
-        app_id: Sample(runs=runs[app_id], complete_from_ms=walk.end[0] if walk.end else None)
-        for app_id, walk in walks.items()
-    }
+    return samples
 
 
 #: The most runs of one day that are examined, the latest ones.

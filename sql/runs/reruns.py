@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session, aliased
 from warren.sql.batch import chunks
 from warren.sql.explanation import Explanation
 from warren.sql.models import FlowNode, Run, ScriptVersion
+from warren.sql.rows import among
 from warren.sql.run_status import LEAVES_FAILED, RunStatus
 
 #: Conditions on due times in one statement.
@@ -82,7 +83,8 @@ def later(session: Session, run_ids: Iterable[int]) -> dict[int, dict[int, RunSt
     maybe_of_nodes: set[int] = set()
     for chunk in chunks(run_ids):
         reads = (
-            statement.where(_Asked.id.in_(chunk)) for statement in (_NEXT_ATTEMPTS, _NEXT_ORIGINS)
+            statement.where(among(_Asked.id, chunk))
+            for statement in (_NEXT_ATTEMPTS, _NEXT_ORIGINS)
         )
         for after_id, run_id, status, origin_id, attempt, is_maybe in session.execute(
             union_all(*reads)
@@ -106,7 +108,7 @@ def not_begun(session: Session, run_ids: Iterable[int]) -> dict[int, Explanation
     return {
         run_id: Explanation(message or "", why)
         for chunk in chunks(run_ids)
-        for run_id, message, why in session.execute(wanted.where(Run.id.in_(chunk)))
+        for run_id, message, why in session.execute(wanted.where(among(Run.id, chunk)))
     }
 
 
@@ -119,7 +121,7 @@ def nodes_of(session: Session, run_ids: Collection[int]) -> dict[int, NodeKey]:
         rows = {
             row.id: row
             for chunk in chunks(sorted(set(at.values())))
-            for row in session.execute(columns.where(Run.id.in_(chunk)))
+            for row in session.execute(columns.where(among(Run.id, chunk)))
         }
         before: dict[int, int] = {}
         for run_id, at_id in at.items():
@@ -146,7 +148,9 @@ def _node_keys(
         Run, Run.id == FlowNode.flow_run_id
     )
     for chunk in chunks(sorted({node_id for _, node_id in nodes})):
-        for flow_id, node_id, job_id, node in session.execute(flows.where(FlowNode.id.in_(chunk))):
+        for flow_id, node_id, job_id, node in session.execute(
+            flows.where(among(FlowNode.id, chunk))
+        ):
             keys[flow_id, node_id] = (job_id, node)
     return keys
 
@@ -169,7 +173,7 @@ def due_times(session: Session, run_ids: Iterable[int]) -> dict[int, DueTime]:
     return {
         run_id: DueTime(job_id, scheduled_at)
         for chunk in chunks(run_ids)
-        for run_id, job_id, scheduled_at in session.execute(columns.where(Run.id.in_(chunk)))
+        for run_id, job_id, scheduled_at in session.execute(columns.where(among(Run.id, chunk)))
     }
 
 
@@ -208,7 +212,7 @@ def kept_versions(session: Session, version_ids: Iterable[int]) -> set[int]:
         version_id
         for chunk in chunks(sorted(set(version_ids)))
         for version_id in session.execute(
-            select(ScriptVersion.id).where(ScriptVersion.id.in_(chunk))
+            select(ScriptVersion.id).where(among(ScriptVersion.id, chunk))
         ).scalars()
     }
 

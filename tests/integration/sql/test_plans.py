@@ -317,7 +317,7 @@ DASHBOARD: list[tuple[str, Callable[[Session], object], set[str]]] = [
     (
         "timeline, what stands out",
         lambda s: timeline.sample(s, None, from_ms=NOW_MS, until_ms=NOW_MS + 60_000),
-        {"i_status_due", "PRIMARY"},
+        {"i_status_due"},
     ),
     (
         "timeline, runs of rows",
