@@ -7,6 +7,7 @@ No catalogue is refused: a program with too many handlers or very long docstring
 """
 
 import hashlib
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -65,9 +66,16 @@ def decode(body: bytes, expect: Any) -> Any:
     if not 0 < len(body) <= BODY_LIMIT:
         raise Malformed(f"expected body to be 1 to {BODY_LIMIT} bytes, got: {len(body)}")
     try:
-        return _decoder(expect).decode(body)
+        with _PREPARING:
+            decoder = _decoder(expect)
+        return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise Malformed(f"cannot decode message: {error}") from error
+
+
+#: Of types of messages: a thread that decodes one while another prepares its fields ends the
+#: process with a segmentation fault in msgspec 0.22.
+_PREPARING = threading.Lock()
 
 
 @lru_cache(maxsize=64)

@@ -79,6 +79,9 @@ class Index(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(block.size for block in self.blocks)
 
 
+_index_decoder = msgspec.json.Decoder(Index)
+
+
 def pack(
     log: BinaryIO,
     into: Callable[[bytes], object],
@@ -310,7 +313,7 @@ class _File:
             raise Malformed("expected the end of a stored log, got something else")
         packed = b"".join(_fields(self.read(begin, length), _INDEX_FIELD))
         try:
-            index = msgspec.json.decode(_unpacked(packed, INDEX_BYTES, zlib.MAX_WBITS), type=Index)
+            index = _index_decoder.decode(_unpacked(packed, INDEX_BYTES, zlib.MAX_WBITS))
         except (msgspec.MsgspecError, UnicodeError) as error:
             raise Malformed(f"cannot read the index of a stored log: {error}") from error
         if sum(block.packed for block in index.blocks) != begin:

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
+from warren.resources.decoders import decoder_of
 from warren.resources.misfits import misfit
 from warren.resources.operation import (
     DEFAULT_LIMIT,
@@ -157,6 +158,8 @@ class Run(msgspec.Struct, kw_only=True, frozen=True):
         """
         validate = getattr(kind, "model_validate", None)  # pydantic's
         try:
+            if not validate:
+                decoder_of(kind)  # so that this thread may convert to it
             return validate(self.result) if validate else msgspec.convert(self.result, kind)
         except (msgspec.ValidationError, ValueError) as error:
             name = getattr(kind, "__name__", repr(kind))

@@ -88,7 +88,10 @@ class NotTaken(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @classmethod
     def of(cls, row: VersionRow) -> "NotTaken | None":
         """Return what a row says of it."""
-        return msgspec.json.decode(row.not_taken, type=cls) if row.not_taken else None
+        return _not_taken_decoder.decode(row.not_taken) if row.not_taken else None
+
+
+_not_taken_decoder = msgspec.json.Decoder(NotTaken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,6 +36,7 @@ _SAME = tuple(
     for name in Run.__struct_fields__
     if name not in {*_TIMES, "result", "progress", "waits_for"}
 )
+_progress_decoder = msgspec.json.Decoder(Progress)
 
 
 def run_of(run: DetailedRun, waits_for: Sequence[str] = ()) -> Run:
@@ -94,7 +95,7 @@ def run_progress(run: Running, now_ms: int) -> RunProgress | None:
 
 def _progress(text: str | None) -> Progress | None:
     try:
-        return msgspec.json.decode(text, type=Progress) if text else None
+        return _progress_decoder.decode(text) if text else None
     except msgspec.MsgspecError:  # the row was changed by hand
         return None
 

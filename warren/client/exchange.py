@@ -5,7 +5,6 @@ are structs; fields that a newer API adds are ignored.
 """
 
 import random
-import threading
 import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field, replace
@@ -14,6 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from warren.resources.decoders import decoder_of
 from warren.resources.operation import CLOCK_HEADER
 from warren.resources.runs import EndedRun
 
@@ -98,11 +98,6 @@ class Pause:
     seconds: float
 
 
-#: Several threads that were the first to decode a type ended their process with a segmentation
-#: fault in msgspec 0.22.
-_DECODING = threading.Lock()
-
-
 @dataclass(frozen=True, slots=True)
 class Response:
     """An answer; the names of headers are in lower case."""
@@ -120,8 +115,7 @@ class Response:
 
         """
         try:
-            with _DECODING:
-                return msgspec.json.decode(self.body, type=kind)
+            return decoder_of(kind).decode(self.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             if CLOCK_HEADER.lower() in self.headers:
                 words = f"this client does not understand the answer of a newer Warren: {error}"
