@@ -587,7 +587,7 @@ class LogPages:
         badge = get_template_attribute("macros/badge.html", "status")
         bar = get_template_attribute("macros/runs.html", "bar")
         return jsonify(
-            answer=_told(part.status),
+            answer=part.status,
             first=part.from_line,
             next=part.next_line,
             lines=[_for_script(line) for line in self._pieces_of(part)],
@@ -634,7 +634,7 @@ class LogPages:
             else LogMatches(status=ReadStatus.LINES, is_end=True)
         )
         return jsonify(
-            answer=_told(log_matches.status),
+            answer=log_matches.status,
             lines=log_matches.lines,
             looked_to=log_matches.to_line,
             is_end=log_matches.is_end,
@@ -682,12 +682,6 @@ class LogPages:
         return self._services.database.read(read)
 
 
-def _told(status: ReadStatus) -> str:
-    """Return a status for scripts, which try again whoever does not answer."""
-    of_store = (ReadStatus.STORE_AWAY, ReadStatus.STORE_LOST)
-    return (ReadStatus.SILENT if status in of_store else status).value
-
-
 def _stamps(run: DetailedRun, part: LogPart) -> list[int]:
     """Return when each line was written, in epoch milliseconds; 0 = unknown."""
     ended, began = run.finished_at or 0, run.started_at or 0
@@ -723,5 +717,5 @@ def _end_of_broken(run: DetailedRun, answer: ReadStatus, *, is_first: bool) -> s
     if answer is ReadStatus.BUSY:
         return "[the rest is missing: too many logs were read at once; try again]\n"
     if not is_first:
-        return "[the rest is missing: the executor does not answer]\n"
+        return f"[the rest is missing: its executor {_WHY[answer]}]\n"
     return _KEPT.format(_WHY[answer]) + (run.log_tail or "")

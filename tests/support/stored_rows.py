@@ -11,17 +11,22 @@ from tests.support import schemas
 from warren.broker.codec import EncodedCatalogue
 from warren.broker.messages import Catalogue, HandlerFacts
 from warren.scheduler.backfills.kept_schedule import KeptSchedule, Span, spans_to_json
+from warren.scheduler.completion.end import identity_of
 from warren.scheduler.membership.presence import MAILS_KEY
 from warren.scheduler.membership.self_health import ZONE_KEY
 from warren.sql.engine import Database
 from warren.sql.ids import RunIds
 from warren.sql.instants import DAY_MS
-from warren.sql.models import Backfill, Job, Run, SkippedTicks
+from warren.sql.listings import recent
+from warren.sql.models import Backfill, Job, Run, SkippedTicks, StoredLog
 from warren.sql.registry import apps, presence
 from warren.sql.run_status import Kind, RunStatus
 from warren.sql.runs import calls, planned_runs
 from warren.sql.runs.calls import NumberedCall
 from warren.sql.runs.transitions import ENTERED
+
+#: Where a log is in the log store.
+LOG_KEY = "reports/2027-01-15/1.log.gz"
 
 
 class Rows:
@@ -142,6 +147,23 @@ class Rows:
         """Change a run's row directly."""
         self.database.write(
             lambda session: session.execute(update(Run).where(Run.id == run_id).values(**columns))
+        )
+
+    def stored_log(self, run_id: int, **columns: Any) -> None:
+        """Note what became of a run's log; by default it is in the log store."""
+        run = self.database.read(lambda session: recent.run(session, run_id, None))
+        row = {
+            "run_id": run_id,
+            "identity": identity_of(run),
+            "key": LOG_KEY,
+            "state": "STORED",
+            "size": 1,
+            "packed": 1,
+            "parts": 0,
+            "told_at": 0,
+        }
+        self.database.write(
+            lambda session: session.execute(insert(StoredLog).values(row | columns))
         )
 
     def watermark(self, job_id: int) -> int:

@@ -14,6 +14,8 @@ const POLL_MS = 400;
 const SLOWEST_MS = 30_000;
 const MAX_LINES = 20_000;
 const NEAR_PIXELS = 60;
+// What is said while nobody returns lines, by the answer.
+const WORDS = { SILENT: "textSilent", STORE_AWAY: "textStoreAway", STORE_LOST: "textStoreLost" };
 
 export function followLog() {
   const box = document.getElementById("log");
@@ -87,10 +89,10 @@ class Follower {
     document.getElementById("log-state").innerHTML = found.state;
     this.isOpen = found.is_open;
     if (found.answer === "BUSY") return this.failed(this.text.textBusy);
-    if (found.answer === "SILENT") {
+    if (found.answer in WORDS) {
       // The run is over, so the stored end of its log is all there will be.
       if (!this.isOpen && this.next === 1) this.isEnd = true;
-      return this.failed(this.text.textSilent);
+      return this.failed(this.text[WORDS[found.answer]]);
     }
     this.failures = 0;
     this.isEnd = found.is_end;

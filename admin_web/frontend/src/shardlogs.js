@@ -49,7 +49,7 @@ async function next(shard, logs, box) {
 }
 
 function take(found, shard, known, box) {
-  if (found.answer === "BUSY" || found.answer === "SILENT") return failed(known, found.is_open || found.answer === "BUSY");
+  if (found.answer !== "LINES" && found.answer !== "MISSING") return failed(known, found.is_open || found.answer === "BUSY");
   known.failures = 0;
   if (found.lines.length) append(found, shard, known, box);
   known.next = Math.max(known.next, found.next);

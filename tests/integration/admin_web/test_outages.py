@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -13,6 +14,8 @@ from tests.support.ports import free_port
 from tests.support.stored_rows import Rows
 from warren.admin_web.serving.http_server import ConsoleServer
 from warren.admin_web.template_globals import MANIFEST
+from warren.scheduler.log_store.folder_store import FolderStore
+from warren.scheduler.log_store.store import StoredLogs
 from warren.sql.accounts import users
 from warren.sql.accounts.users import Role
 from warren.sql.engine import Database
@@ -51,12 +54,14 @@ class Site:
 
 
 @pytest.fixture
-def site(sqlite_schema_url: str) -> Iterator[Site]:
+def site(sqlite_schema_url: str, tmp_path: Path) -> Iterator[Site]:
     clock, rows = Clock(), Rows(sqlite_schema_url)
     add_user(rows.database, "alice", Role.ADMINISTRATOR)
     rows.scheduler("node-1", clock.now + 3_600_000)
     rows.job("nightly", "reports")
-    server = ConsoleServer(make_app(rows.database, clock), host="127.0.0.1", port=free_port())
+    no_folder = StoredLogs(lambda: FolderStore(tmp_path / "store"))
+    app = make_app(rows.database, clock, stored_logs=no_folder)
+    server = ConsoleServer(app, host="127.0.0.1", port=free_port())
     server.start()
     found = Site(rows, clock, server)
     yield found
@@ -263,3 +268,15 @@ def test_a_form_with_mistakes_comes_back_after_the_end_of_the_sign_in(
     expect(page).to_have_url(f"{site.url}/jobs/new")
     expect(page.get_by_label("Name", exact=True)).to_have_value("evening")
     expect(page.get_by_label("Handler", exact=True)).to_have_value("noop")
+
+
+def test_the_foot_of_a_log_names_the_log_store_that_does_not_answer(page: Page, site: Site) -> None:
+    ended = {"address": "gone-1", "status": "SUCCEEDED", "finished_at": site.clock.now}
+    run_id = site.rows.run(site.rows.job("talker"), site.clock.now, **ended)
+    site.rows.stored_log(run_id)
+
+    page.goto(f"/runs/{run_id}/log")
+
+    expect(page.locator("#log-standing")).to_have_text(
+        "The log store is not responding. Retrying …"
+    )

@@ -6,20 +6,14 @@ from typing import Any
 
 import pytest
 from flask import Flask
-from sqlalchemy import insert
 
 from tests.support.console import METRICS_TOKEN, Clock, Visit, make_app, signed_in
-from tests.support.stored_rows import Rows
+from tests.support.stored_rows import LOG_KEY, Rows
 from warren.broker.log_blocks import pack
 from warren.broker.log_folder import MARK, write_log
-from warren.scheduler.completion.end import identity_of
 from warren.scheduler.log_store.folder_store import FolderStore
 from warren.scheduler.log_store.store import StoredLogs
 from warren.sql.engine import Database
-from warren.sql.listings import recent
-from warren.sql.models import StoredLog
-
-KEY = "reports/2027-01-15/1.log.gz"
 
 
 @pytest.fixture
@@ -47,22 +41,6 @@ def its_executor(rows: Rows, clock: Clock) -> None:
     rows.executor("gone-1", clock.now, "{}")
 
 
-def note(database: Database, run_id: int, **facts: Any) -> None:
-    """Note what became of a run's log."""
-    run = database.read(lambda session: recent.run(session, run_id, None))
-    row = {
-        "run_id": run_id,
-        "identity": identity_of(run),
-        "key": KEY,
-        "state": "STORED",
-        "size": 1,
-        "packed": 1,
-        "parts": 0,
-        "told_at": 0,
-    }
-    database.write(lambda session: session.execute(insert(StoredLog).values(row | facts)))
-
-
 def put(store: FolderStore, tmp_path: Path, text: bytes) -> None:
     (tmp_path / "log").write_bytes(text)
 
@@ -70,14 +48,14 @@ def put(store: FolderStore, tmp_path: Path, text: bytes) -> None:
         with (tmp_path / "log").open("rb") as log:
             pack(log, file.write, size=len(text))
 
-    write_log(store.folder, "reports", KEY, write)
+    write_log(store.folder, "reports", LOG_KEY, write)
 
 
 def test_the_page_of_a_log_shows_it_from_the_store(
-    admin: Visit, database: Database, run_id: int, store: FolderStore, tmp_path: Path
+    admin: Visit, rows: Rows, run_id: int, store: FolderStore, tmp_path: Path
 ) -> None:
     put(store, tmp_path, b"first <line>\nsecond line\n")
-    note(database, run_id)
+    rows.stored_log(run_id)
 
     page = admin.get(f"/runs/{run_id}/log").text
 
@@ -94,28 +72,33 @@ def test_the_page_of_a_log_shows_it_from_the_store(
 
 
 def test_the_page_of_a_log_says_that_the_store_is_away(
-    admin: Visit, database: Database, run_id: int, store: FolderStore
+    admin: Visit, rows: Rows, run_id: int, store: FolderStore
 ) -> None:
-    note(database, run_id)
+    rows.stored_log(run_id)
     (store.folder / MARK).unlink()
 
     page = admin.get(f"/runs/{run_id}/log").text
+    lines = admin.get(f"/runs/{run_id}/log/lines").json
+    download = admin.get(f"/runs/{run_id}/log/download")
 
     assert "The executor is gone and the log store does not answer." in page
     assert "the end" in page
+    assert lines is not None
+    assert lines["answer"] == "STORE_AWAY"
+    assert "its executor is gone, and the log store does not answer]\nthe end" in download.text
 
 
 def test_a_log_that_the_store_has_lost_stays_so_for_the_script_of_its_page(
-    admin: Visit, database: Database, run_id: int
+    admin: Visit, rows: Rows, run_id: int
 ) -> None:
-    note(database, run_id)
+    rows.stored_log(run_id)
 
     page = admin.get(f"/runs/{run_id}/log").text
     lines = admin.get(f"/runs/{run_id}/log/lines").json
 
     assert "The log store has lost or damaged this log." in page
     assert lines is not None
-    assert lines["answer"] == "SILENT"
+    assert lines["answer"] == "STORE_LOST"
 
 
 @pytest.mark.usefixtures("its_executor")
@@ -130,13 +113,13 @@ def test_a_log_that_the_store_has_lost_stays_so_for_the_script_of_its_page(
 )
 def test_the_page_of_a_run_says_where_its_log_is(
     admin: Visit,
-    database: Database,
+    rows: Rows,
     run_id: int,
     facts: dict[str, Any] | None,
     words: list[str],
 ) -> None:
     if facts is not None:
-        note(database, run_id, **facts)
+        rows.stored_log(run_id, **facts)
 
     page = admin.get(f"/runs/{run_id}").text
 

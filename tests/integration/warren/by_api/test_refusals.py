@@ -55,6 +55,19 @@ def test_a_token_without_the_scope(desk: Desk) -> None:
     assert done.errors == (f"{desk.env['WARREN_API_URL']}: the token has no scope operate",)
 
 
+def test_a_log_that_nobody_returns_is_not_said_to_come_yet(desk: Desk) -> None:
+    facts = {"address": "one", "boot_id": "b1", "status": "LOST", "finished_at": desk.clock.now}
+    run_id = desk.by_api.run(desk.ids["job_id"], desk.clock.now, **facts)
+
+    done = desk.there(f"runs log {run_id}")
+
+    assert (done.status, done.out) == (0, "")
+    assert done.warnings == (
+        f"the log of run {run_id} (LOST) cannot be read now: "
+        "it is at executor one, which does not answer, or was lost\n"
+    )
+
+
 def test_a_token_of_single_jobs(desk: Desk) -> None:
     job_ids = (desk.ids["job_id"],)
     limited = make_token(desk.by_api.database, desk.clock, scopes=[Scope.READ], job_ids=job_ids)
