@@ -329,6 +329,9 @@ def _print_log(client: Client, run_id: int) -> None:
     part = client.log(run_id)
     if part.source == "kept":
         warn("no executor has the log any more; this is its end, kept with the run")
+    elif not part.text and part.source == "none" and not part.is_end:
+        cause = "it has none yet, or its executor does not answer or has lost it"
+        warn(f"no log of run {run_id} can be read now: {cause}")
     elif not part.text:
         warn(f"run {run_id} has no log" + ("" if part.is_end else " yet"))
     _print_lines(client, run_id, part)

@@ -55,7 +55,7 @@ def test_a_token_without_the_scope(desk: Desk) -> None:
     assert done.errors == (f"{desk.env['WARREN_API_URL']}: the token has no scope operate",)
 
 
-def test_a_log_that_nobody_returns_is_not_said_to_come_yet(desk: Desk) -> None:
+def test_a_log_that_nobody_returns_is_not_said_to_be_still_to_come(desk: Desk) -> None:
     facts = {"address": "one", "boot_id": "b1", "status": "LOST", "finished_at": desk.clock.now}
     run_id = desk.by_api.run(desk.ids["job_id"], desk.clock.now, **facts)
 
@@ -63,8 +63,8 @@ def test_a_log_that_nobody_returns_is_not_said_to_come_yet(desk: Desk) -> None:
 
     assert (done.status, done.out) == (0, "")
     assert done.warnings == (
-        f"the log of run {run_id} (LOST) cannot be read now: "
-        "it is at executor one, which does not answer, or was lost\n"
+        f"warning: no log of run {run_id} can be read now: "
+        "it has none yet, or its executor does not answer or has lost it\n"
     )
 
 
