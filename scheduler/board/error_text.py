@@ -9,6 +9,7 @@ import re
 from hashlib import sha256
 from typing import NamedTuple
 
+from warren.sql.listings.run_messages import BEFORE_CODES
 from warren.sql.models.board_tables import ERROR_LIMIT
 
 #: Characters of a key.
@@ -37,10 +38,11 @@ _SECRETS = (
     (re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"), _HIDDEN),
     (re.compile(r"\b(?:gh[pousr]_|xox[abpr]-|sk-|glpat-)[\w-]{10,}"), _HIDDEN),
 )
+_NO_CODE = "".join(f"(?<!{re.escape(before)})" for before in BEFORE_CODES)
 _VARYING = re.compile(
     r"0x[0-9a-f]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
     r"|\b(?=[0-9a-f]*[0-9])(?=[0-9a-f]*[a-f])[0-9a-f]{12,}\b"
-    r"|(?<![0-9])(?<!exit code )(?<!sys\.exit\()[0-9]+",
+    rf"|(?<![0-9]){_NO_CODE}[0-9]+",
     re.IGNORECASE,
 )
 

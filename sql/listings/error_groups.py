@@ -1,4 +1,4 @@
-"""Groups failed runs by job and by message, ignoring numbers in the message.
+"""Groups failed runs by job and by message, ignoring numbers in the message but exit codes.
 
 The database groups their messages; reading those of thousands of runs would take longer.
 """
@@ -27,7 +27,7 @@ _ID_OFFSET = 10**18
 class ErrorGroup:
     """Runs of a job with the same message; `newest` is the id of the latest due one.
 
-    `text` is the message with `#` for numbers; due times are epoch milliseconds.
+    `text` is the message with `#` for numbers but its exit code; due times are epoch milliseconds.
     """
 
     job_id: int
@@ -103,7 +103,7 @@ def _count(session: Session, wanted: RunSelection, limit: int) -> int:
     return session.execute(select(func.count()).select_from(runs.subquery())).scalar_one()
 
 
-def _grouped(session: Session) -> Select[int, str | None, int, int, str]:
+def _grouped(session: Session) -> Select[int, str | None, str, int, int, str]:
     """Return the SELECT of groups; `_merged` joins those that `without_numbers` makes equal.
 
     Its last column is due time and id of the newest run.
@@ -114,19 +114,20 @@ def _grouped(session: Session) -> Select[int, str | None, int, int, str]:
     return select(
         Run.job_id,
         func.substr(text, 1, 2 * run_messages.COMPARED_LIMIT).label("text"),
+        run_messages.exit_code().label("code"),
         func.count(),
         func.min(Run.due_at),
         newest,
-    ).group_by(Run.job_id, "text")
+    ).group_by(Run.job_id, "text", "code")
 
 
 def _merged(
-    session: Session, parts: Iterable[Select[int, str | None, int, int, str]], *, is_all: bool
+    session: Session, parts: Iterable[Select[int, str | None, str, int, int, str]], *, is_all: bool
 ) -> ErrorGroups:
     groups: dict[tuple[int, str], ErrorGroup] = {}
     for part in parts:
-        for job_id, message, count, first_due, newest in session.execute(part):
-            text = run_messages.without_numbers(message or "")
+        for job_id, message, code, count, first_due, newest in session.execute(part):
+            text = run_messages.without_numbers(message or "", code)
             last_due, run_id = map(int, newest.split("-"))
             run_id -= _ID_OFFSET
             group = groups.get((job_id, text))

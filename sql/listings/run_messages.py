@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, literal, null, or_, select
+from sqlalchemy import ColumnElement, case, func, literal, null, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from warren.sql.batch import chunks
@@ -60,13 +60,25 @@ NUMBER = "#"
 #: Characters of a message that are compared: what tells errors apart often stands at the end.
 COMPARED_LIMIT = 400
 _CHUNK = 1_000
+#: How messages begin whose first number tells errors apart.
+BEFORE_CODES = ("exit code ", "ended with exit code ", "sys.exit(")
 _DIGITS = re.compile("[0-9]+")
+_CODE = re.compile("[0-9]{1,3}(?![0-9])")
+_CODE_LENGTH = 4
 
 
-def without_numbers(message: str) -> str:
-    """Return the first line of a message, with `#` for each of its numbers."""
-    line = message.strip().partition("\n")[0]
-    return _DIGITS.sub(NUMBER, line)[:COMPARED_LIMIT].strip()
+def without_numbers(message: str, code: str = "") -> str:
+    """Return the first line of a message, with `#` for each of its numbers.
+
+    `code` is what `exit_code` has selected: its number replaces the first `#`.
+    """
+    text = _DIGITS.sub(NUMBER, _first_line(message))[:COMPARED_LIMIT].strip()
+    found = _CODE.match(code)
+    return text.replace(NUMBER, found[0], 1) if found else text
+
+
+def _first_line(message: str) -> str:
+    return message.strip().partition("\n")[0]
 
 
 def with_text(session: Session, run_ids: Sequence[int], text: str) -> set[int]:
@@ -86,11 +98,12 @@ def _containing(session: Session, run_ids: Sequence[int], text: str) -> Sequence
 
 
 def _alike(session: Session, run_ids: Sequence[int], text: str) -> list[int]:
-    wanted = without_numbers(text).lower()
+    parts = map(re.escape, text.strip().lower().split(NUMBER))
+    wanted = re.compile(f"([0-9]++|{NUMBER})".join(parts))
     return [
         run_id
         for run_id, message in beginnings(session, run_ids).items()
-        if wanted in without_numbers(message).lower()
+        if wanted.search(_first_line(message).lower())
     ]
 
 
@@ -105,3 +118,16 @@ def beginning() -> ColumnElement[str]:
     # Longer, because the first line may follow empty ones.
     message = func.coalesce(func.nullif(Run.message, ""), Run.trigger_message)
     return func.substr(message, 1, 2 * COMPARED_LIMIT)
+
+
+def exit_code() -> ColumnElement[str]:
+    """Return the SQL for the exit code that a run's message begins with, and a little more."""
+    message = Run.message
+    codes = [
+        (
+            func.substr(message, 1, len(before)) == before,
+            func.substr(message, len(before) + 1, _CODE_LENGTH),
+        )
+        for before in BEFORE_CODES
+    ]
+    return case(*codes, else_="")

@@ -19,7 +19,7 @@ from warren.sql.run_status import RunStatus
 FAILED = frozenset({RunStatus.FAILED, RunStatus.LOST})
 MANY = 10_000
 HOUR_MS = 3_600_000
-#: Messages, and the same without numbers.
+#: Messages, and the same without numbers, but for exit codes.
 MESSAGES = {
     "disk 7 is full": "disk # is full",
     "disk 12 is full": "disk # is full",
@@ -27,6 +27,13 @@ MESSAGES = {
     "\n  no route to 10.0.0.1  \nTraceback, line 5": "no route to #.#.#.#",
     "no route to 10.20.30.40": "no route to #.#.#.#",
     "café at 5 €": "café at # €",
+    "exit code 1": "exit code 1",
+    "exit code 1: 12 of 70": "exit code 1: # of #",
+    "exit code 1: 13 of 71": "exit code 1: # of #",
+    "exit code 137\n\nkilled in step 7": "exit code 137",
+    "ended with exit code 3 without a result": "ended with exit code 3 without a result",
+    "sys.exit(2)": "sys.exit(2)",
+    "sys.exit(20000)": "sys.exit(#)",
     "e" * 1_000: "e" * 400,
     "7" * 1_000: "#",
     "": "",
@@ -154,10 +161,24 @@ def test_runs_that_are_searched_one_by_one_are_grouped_alike(
     [
         (RunSearch(statuses=FAILED, text="disk # is"), {"disk # is full", "Disk # is full"}),
         (RunSearch(statuses=FAILED, text="CAFÉ"), {"café at # €"}),
+        (RunSearch(statuses=FAILED, text="exit code 1: # of #"), {"exit code 1: # of #"}),
+        (RunSearch(statuses=FAILED, text="exit code 2: # of #"), set()),
+        (
+            RunSearch(statuses=FAILED, text="Exit(#)"),
+            {"sys.exit(2)", "sys.exit(#)"},
+        ),
         (RunSearch(statuses=FAILED, kind="API"), set()),
         (RunSearch(statuses=FAILED, address="nowhere"), set()),
     ],
-    ids=["numbers", "any case", "a kind that none has", "an address that none has"],
+    ids=[
+        "numbers",
+        "any case",
+        "an exit code",
+        "another exit code",
+        "any code",
+        "a kind that none has",
+        "an address that none has",
+    ],
 )
 def test_only_runs_that_match_are_grouped(
     failures: Database, searched: RunSearch, texts: set[str]
