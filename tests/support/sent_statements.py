@@ -51,4 +51,4 @@ def _note_of_postgresql(monkeypatch: pytest.MonkeyPatch, sent: list[str]) -> Non
 
 
 def _text(words: Any) -> str:
-    return words.decode() if isinstance(words, bytes) else words
+    return words if isinstance(words, str) else str(words.decode(errors="replace"))
