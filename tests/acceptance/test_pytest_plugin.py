@@ -99,6 +99,23 @@ def test_a_projects_tests_trigger_jobs_and_wait_for_their_ends(tmp_path: Path) -
     assert "3 passed" in done.stdout
 
 
+def test_each_stack_has_the_whole_log_of_its_own_in_its_folder(tmp_path: Path) -> None:
+    two_stacks = """
+        from warren.wiring.stack import Stack
+
+        def test_logs(tmp_path):
+            for name in ("one", "other"):
+                (tmp_path / name).mkdir()
+                with Stack(tmp_path / name):
+                    pass
+                assert "scheduler_stopped" in (tmp_path / name / "warren.log").read_text()
+        """
+
+    done = run_tests(tmp_path, **{"test_orders.py": two_stacks})
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("file", "text", "line"),
     [

@@ -183,7 +183,7 @@ class Stack:
     def _start(self) -> None:
         if not structlog.is_configured():
             self._held.callback(structlog.reset_defaults)
-            configure_events("info", BoundedFile(self._folder / "warren.log"))
+            configure_events("info", BoundedFile(self._folder / "warren.log"), for_good=False)
         database = Database(file_url(self._folder / "warren.db"))
         self._held.callback(database.close)
         self._parts = OneProcess(self._settings, database, secrets.token_urlsafe(32))
