@@ -6,7 +6,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
 from babel.dates import get_day_names
-from flask import Flask, request
+from flask import Flask, g, request
 from flask_babel import get_locale, gettext, lazy_gettext
 
 from warren.admin_web.services import ConsoleServices
@@ -40,6 +40,11 @@ class LocalTimes:
 
     def zone(self) -> str:
         """Return the viewer's zone: from their settings, the browser, or the cluster."""
+        if "viewer_zone" not in g:  # a page asks for each time that it shows
+            g.viewer_zone = self._viewer_zone()
+        return str(g.viewer_zone)
+
+    def _viewer_zone(self) -> str:
         known = known_visitor()
         for wanted in (known.timezone if known else "", request.cookies.get(ZONE_COOKIE, "")):
             if wanted in zones():

@@ -16,6 +16,7 @@ from enum import StrEnum
 from heapq import merge
 from itertools import groupby, islice
 from typing import NamedTuple
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from flask import render_template, request, url_for
@@ -711,16 +712,17 @@ class Line:
     text: str
 
 
-class BarTitles:
-    """What bars say when they are pointed at; it looks its words up once for hundreds of bars."""
+class BarTexts:
+    """Titles and links of bars; what hundreds of them have in common is looked up once."""
 
     def __init__(self, local_times: LocalTimes) -> None:
         self._local_times = local_times
         self._states = {status: str(state.word) for status, state in labels.STATUS.items()}
         self._all, self._some = gettext("%(n)s runs"), gettext("%(n)s %(state)s")
         self._late, self._overlaps = gettext("late"), gettext("overlaps")
+        self._lists: dict[tuple[int, str], str] = {}
 
-    def of(self, bar: Bar) -> str:
+    def title(self, bar: Bar) -> str:
         """Return when its first run began, what became of its runs, and what is unusual."""
         first = self._states[bar.status]
         if bar.count == 1:
@@ -738,6 +740,18 @@ class BarTitles:
         if bar.lane:
             parts.append(self._overlaps)
         return f"{self._local_times.format(bar.from_ms)} · {', '.join(parts)}"
+
+    def url(self, row: Row, bar: Bar) -> str:
+        """Return the URL of a bar's run, or of the list of its runs."""
+        if bar.count == 1:
+            return url_for("runs.show", run_id=bar.run_id)
+        key = (row.job_id, row.app)
+        if key not in self._lists:
+            job = (row.name or f"#{row.job_id}") if row.job_id else None
+            self._lists[key] = url_for("runs.index", app=row.app or None, job=job)
+        since = quote(self._local_times.input(bar.due_ms - _AROUND_MS))
+        until = quote(self._local_times.input(bar.until_ms + _AROUND_MS))
+        return f"{self._lists[key]}&since={since}&until={until}"
 
 
 class TimelinePages:
@@ -773,8 +787,7 @@ class TimelinePages:
             step_ms=(zoom.before_ms + zoom.after_ms) // 2,
             closer=_neighbour(form.zoom.data, 1),
             wider=_neighbour(form.zoom.data, -1),
-            runs_url=self._runs_url,
-            bar_titles=BarTitles(self._local_times),
+            bar_texts=BarTexts(self._local_times),
         )
 
     def _window(self, zoom: Zoom) -> Window:
@@ -794,18 +807,6 @@ class TimelinePages:
                 window.place(instant),
                 f"{local:%H:%M}" if local.hour or local.minute else f"{local:%m-%d}",
             )
-
-    def _runs_url(self, row: Row, bar: Bar) -> str:
-        """Return the URL of a bar's run, or of the list of its runs."""
-        if bar.count == 1:
-            return url_for("runs.show", run_id=bar.run_id)
-        return url_for(
-            "runs.index",
-            app=row.app or None,
-            job=(row.name or f"#{row.job_id}") if row.job_id else None,
-            since=self._local_times.input(bar.due_ms - _AROUND_MS),
-            until=self._local_times.input(bar.until_ms + _AROUND_MS),
-        )
 
 
 def _neighbour(zoom: str, step: int) -> str:
