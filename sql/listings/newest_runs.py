@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import lru_cache, partial
 from heapq import heappop, heappush
-from itertools import count, product
+from itertools import count, islice, product
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from sqlalchemy import (
@@ -155,7 +155,23 @@ def read(session: Session, wanted: RunSelection, *, limit: int) -> Walk[FoundRun
     Without `before`, and with a `limit` up to `all_rows / partitions`, these are at least `limit`
     runs if there are that many.
     """
-    slices = _read(session, wanted, limit)
+    return _joined(_read(session, wanted, limit))
+
+
+def read_by_app(session: Session, wanted: RunSelection, *, limit: int) -> dict[int, Walk[FoundRun]]:
+    """Return the newest runs of each app that has any, at least `limit` if there are that many.
+
+    It reads up to `limit` runs of each status.
+    """
+    slices: dict[int, list[_Slice]] = defaultdict(list)
+    parts = (part for _, part in _heads(session, wanted, app_ids(session, wanted)))
+    while some := list(islice(parts, wanted.sizes.partitions)):
+        for (_, app_id), rows in _first_rows(session, wanted, some, limit).items():
+            slices[app_id].append(_slice_of(rows, limit, None))
+    return {app_id: _joined(mine) for app_id, mine in slices.items()}
+
+
+def _joined(slices: Sequence[_Slice]) -> Walk[FoundRun]:
     # Beyond the end of one slice, other slices may lack runs that come in between.
     end = max((part.end for part in slices if part.end is not None), default=None)
     runs = {(run.due_at, run.id): run for part in slices for run in part.rows}
@@ -224,14 +240,6 @@ def latest_due(session: Session, wanted: RunSelection) -> int:
     """Return when the newest run is due; 0 if there is none."""
     heads = _heads(session, wanted, app_ids(session, wanted))
     return heads[0][0] if heads else 0
-
-
-def statuses_by_app(session: Session, wanted: RunSelection) -> dict[int, frozenset[RunStatus]]:
-    """Return which of the statuses the runs of each app have; apps without a run are left out."""
-    found: dict[int, set[RunStatus]] = defaultdict(set)
-    for _, (status, app_id) in _heads(session, wanted, app_ids(session, wanted)):
-        found[app_id].add(RunStatus(status))
-    return {app_id: frozenset(statuses) for app_id, statuses in found.items()}
 
 
 def app_ids(session: Session, wanted: RunSelection) -> Collection[int]:

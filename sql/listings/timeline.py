@@ -4,7 +4,7 @@ All queries use an index and have a limit; the results show what was left out.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache, partial
 from itertools import islice, pairwise
 from typing import cast
@@ -17,7 +17,7 @@ from warren.sql.instants import MINUTE_MS
 from warren.sql.jobs import job_names
 from warren.sql.jobs.job_names import NamedJob
 from warren.sql.listings import newest_runs
-from warren.sql.listings.newest_runs import DrawnRun, ReadSizes, RunSelection, Walk
+from warren.sql.listings.newest_runs import DrawnRun, RunSelection, Walk
 from warren.sql.models import Job, Run
 from warren.sql.models.job_tables import BY_NEXT_TICK
 from warren.sql.models.run_tables import BY_TICK
@@ -95,27 +95,19 @@ def _newest_of_jobs(count: int) -> Query:
 def of_apps(
     session: Session, app_ids: Collection[int], *, from_ms: int, until_ms: int, limit: int
 ) -> dict[int, Sample]:
-    """Return each app's newest runs that are due in a span, at least `limit` if there are more.
-
-    It reads up to `limit` runs of each status.
-    """
+    """Return each app's newest runs that are due in a span, at least `limit` if there are more."""
     wanted = RunSelection(
         statuses=frozenset(RunStatus),
         app_ids=app_ids,
         since_ms=from_ms,
         until_ms=until_ms,
         row=DrawnRun,
-        sizes=ReadSizes(all_rows=limit * len(RunStatus)),
     )
-    # Most apps have runs of a few statuses only, and each one is a walk of its own.
-    statuses = newest_runs.statuses_by_app(session, wanted)
-    samples = {}
-    for app_id in app_ids:
-        mine = replace(wanted, statuses=statuses.get(app_id, frozenset()), app_ids=[app_id])
-        walk = cast("Walk[DrawnRun]", newest_runs.read(session, mine, limit=limit))
-        samples[app_id] = Sample(
-            runs=[run for _, run in walk.rows], complete_from_ms=walk.end[0] if walk.end else None
-        )
+    walks = cast("dict[int, Walk[DrawnRun]]", newest_runs.read_by_app(session, wanted, limit=limit))
+    samples = {app_id: Sample(runs=[], complete_from_ms=None) for app_id in app_ids}
+    for app_id, walk in walks.items():
+        runs = [run for _, run in walk.rows]
+        samples[app_id] = Sample(runs=runs, complete_from_ms=walk.end[0] if walk.end else None)
     return samples
 
 
