@@ -194,11 +194,14 @@ class _Group:
 def draw(spans: Iterable[Span], window: Window, lower: set[int]) -> list[Bar]:
     """Return the bars of a row from left to right; the runs in `lower` go into lane 1."""
     groups: list[_Group] = []
+    short_ms = STEP * (window.until_ms - window.from_ms) // WIDTH
     for single in sorted(spans, key=lambda each: (each.start_ms, each.run.id)):
         if single.end_ms < window.from_ms or single.due_ms >= window.until_ms:
             continue
-        start, end = window.place(single.start_ms), window.place(single.end_ms)
-        x, width, lane = min(start, WIDTH - STEP), max(end - start, STEP), single.run.id in lower
+        start, width = window.place(single.start_ms), STEP
+        if single.end_ms - single.start_ms > short_ms:
+            width = max(window.place(single.end_ms) - start, STEP)
+        x, lane = min(start, WIDTH - STEP), single.run.id in lower
         if groups and groups[-1].takes(x, width, lane):
             groups[-1].spans.append(single)
         else:
@@ -247,7 +250,7 @@ class RunLimits:
 
     sampled: int = timeline.SAMPLE_LIMIT
     of_job: int = ROW_RUNS
-    of_apps: int = 2_400
+    of_apps: int = 1_600
 
 
 class Grouping(StrEnum):
@@ -564,7 +567,7 @@ class TimelineReader:
             app_ids,
             from_ms=self.window.from_ms - EARLIER_MS,
             until_ms=self.window.until_ms,
-            limit=max(self.limits.of_job, self.limits.of_apps // max(len(app_ids), 1)),
+            limit=self.limits.of_apps // max(len(app_ids), 1),
         )
         sampled: dict[int, list[DrawnRun]] = defaultdict(list)
         for run in seen.runs:
