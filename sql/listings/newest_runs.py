@@ -342,7 +342,7 @@ def _first_rows(
     for number, (status, app_id) in enumerate(parts):
         values |= {f"status_{number}": status, f"app_{number}": app_id}
     by_part: dict[_Partition, list[FoundRun]] = {part: [] for part in parts}
-    statement = _first(wanted.row, len(parts), *shape)  # type: ignore[arg-type]
+    statement = _first_rows_query(wanted.row, len(parts), *shape)  # type: ignore[arg-type]
     for run in fetch_plain(session, wanted.row, statement, values):
         by_part[run.status, run.app_id].append(run)
     return by_part
@@ -351,7 +351,7 @@ def _first_rows(
 # Built once for each number of partitions: SQLAlchemy takes longer to look at so many SELECTs than
 # the database to execute them.
 @lru_cache(maxsize=_REMEMBERED)
-def _first(
+def _first_rows_query(
     row: type[FoundRun], count: int, has_since: bool, has_until: bool, is_continued: bool
 ) -> Query:
     """Return the query of the first rows of so many partitions, with names for all values."""
